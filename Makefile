@@ -1,0 +1,75 @@
+# minisgl: `make demo` shows it at work, `make test` proves it. Both set up all they need.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV    := .venv
+PY      := $(VENV)/bin/python
+CACHE   := $(or $(MINISGL_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/minisgl)
+LINTER  := v2.12.2
+GOLANGCI := $(CACHE)/golangci-lint-$(LINTER)/golangci-lint
+FUZZTIME ?= 20s
+
+.PHONY: help
+help: ## This list
+	@echo "minisgl: an LLM serving engine. First steps: make demo, then make test."
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
+
+.PHONY: check
+check: ## Check that the tools to build with are there
+	@scripts/check.sh
+
+.PHONY: setup
+setup: check ## Python environment, tokenizers library, native module (what is there already is kept)
+	@scripts/venv.sh
+	@scripts/tokenizers-lib.sh
+	@scripts/native.sh
+
+.PHONY: build
+build: setup ## The programs, into bin/
+	@mkdir -p bin
+	@echo "go: building the programs"
+	@go build -o bin/minisgl ./go/cmd/minisgl
+	@go build -o bin/minisgl-client ./bench/client
+
+.PHONY: demo
+demo: build ## The main job on a real small model: generate, serve and chat, measure
+	@$(PY) scripts/demo.py
+
+.PHONY: test
+test: build lint test-go test-c test-python ## All tests and lints
+
+.PHONY: test-go
+test-go: setup
+	@bin/minisgl fetch smollm2-135m >/dev/null
+	go test -race ./go/... ./kernels/... ./bench/...
+
+.PHONY: test-c
+test-c: ## The kernels under ASan and UBSan
+	$(MAKE) -C kernels/test asan
+
+.PHONY: test-python
+test-python: setup
+	$(PY) -m pytest -q python/tests
+
+.PHONY: lint
+lint: setup $(GOLANGCI) ## gofmt, vet, golangci-lint, ruff
+	@out=$$(gofmt -l go kernels bindings/native bench); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
+	cd go && $(GOLANGCI) run ./...
+	cd kernels && $(GOLANGCI) run ./...
+	cd bench && $(GOLANGCI) run ./...
+	$(PY) -m ruff check python scripts
+	$(PY) -m ruff format --check python scripts
+
+$(GOLANGCI):
+	@echo "golangci-lint: building $(LINTER) (once, a few minutes)"
+	@mkdir -p $(@D)
+	@GOWORK=off GOFLAGS= GOBIN=$(abspath $(@D)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER)
+
+.PHONY: fuzz
+fuzz: setup ## Each fuzz target for FUZZTIME (20s)
+	@scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: clean
+clean: ## Remove what was built here; caches outside the repository stay
+	rm -rf bin build $(VENV) python/minisgl/_native
