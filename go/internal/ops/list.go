@@ -1,0 +1,190 @@
+package ops
+
+import (
+	"fmt"
+	"strings"
+)
+
+// List is the recorded forward pass. The zero value is ready; Reset keeps the
+// memory, so recording does not allocate in steady state. A shape that does not
+// fit is a bug in the model's code and is reported by Err at the end of the
+// recording, naming the operation.
+type List struct {
+	Ops []Op
+	err error
+}
+
+// Reset empties the list.
+func (l *List) Reset() {
+	l.Ops = l.Ops[:0]
+	l.err = nil
+}
+
+// Err returns the first shape error of the recording.
+func (l *List) Err() error { return l.err }
+
+func (l *List) add(op Op) { l.Ops = append(l.Ops, op) }
+
+func (l *List) check(k Kind, ok bool, format string, args ...any) {
+	if !ok && l.err == nil {
+		l.err = fmt.Errorf("ops: operation %d, %s: %s", len(l.Ops), k, fmt.Sprintf(format, args...))
+	}
+}
+
+// Embed gathers rows of a table: dst[t] = table[ids[t]].
+//
+// dst is F32 [T, H], table [V, H] from Device.Load, ids I32 [1, T]. An id below
+// zero names a token that the device itself sampled: -(s+1) stands for last[s],
+// last being Sample's table, I32 [1, S]. So a batch can be recorded before the
+// tokens of the batch before it are known to the host.
+func (l *List) Embed(dst, table, ids, last Tensor) {
+	l.check(KindEmbed, dst.DType == F32 && dst.Cols == table.Cols && ids.DType == I32 && ids.Cols == dst.Rows,
+		"dst %v, table %v, ids %v", dst, table, ids)
+	l.add(Op{Kind: KindEmbed, T: [8]Tensor{dst, table, ids, last}})
+}
+
+// RMSNorm normalises rows: dst = x / sqrt(mean(x²) + eps) * w (Zhang and
+// Sennrich, 2019). With a residual, it first adds: residual += x, and normalises
+// the residual.
+//
+// dst, x and residual are F32 [M, H], w is F32 [1, H]; dst may be x.
+func (l *List) RMSNorm(dst, x, w, residual Tensor, eps float32) {
+	l.check(KindRMSNorm, dst.Rows == x.Rows && dst.Cols == x.Cols && w.Cols == x.Cols && w.DType == F32,
+		"dst %v, x %v, w %v", dst, x, w)
+	l.check(KindRMSNorm, !residual.Valid() || residual.Rows == x.Rows && residual.Cols == x.Cols, "residual %v, x %v", residual, x)
+	l.add(Op{Kind: KindRMSNorm, T: [8]Tensor{dst, x, w, residual}, F: [4]float32{eps}})
+}
+
+// Linear multiplies by a weight: dst = x · wᵀ + bias.
+//
+// dst is F32 [M, N], x F32 [M, K], w [N, K] from Device.Load, bias F32 [1, N] or
+// absent. Every element is one chain of fused multiply-adds over k = 0, 1, …,
+// K-1, whatever M is: a row's result does not depend on the rows beside it.
+func (l *List) Linear(dst, x, w, bias Tensor) {
+	l.check(KindLinear, dst.Rows == x.Rows && dst.Cols == w.Rows && x.Cols == w.Cols, "dst %v, x %v, w %v", dst, x, w)
+	l.check(KindLinear, !bias.Valid() || bias.Cols == dst.Cols && bias.DType == F32, "bias %v, dst %v", bias, dst)
+	l.add(Op{Kind: KindLinear, T: [8]Tensor{dst, x, w, bias}})
+}
+
+// Heads describes the attention heads of a layer.
+type Heads struct {
+	Q, KV int // query heads and key/value heads; Q is a multiple of KV
+	Dim   int // elements per head
+}
+
+// Rope holds the operands of RopeStore that are equal for all layers.
+type Rope struct {
+	Positions Tensor // I32 [1, M]: each row's position in its sequence
+	Slots     Tensor // I32 [1, M]: where its key and value go: page*pageSize + offset
+	Table     Tensor // F32 [positions, D]: cos of the D/2 angles, then sin of them
+	PageSize  int
+}
+
+// RopeStore prepares attention for the rows of qkv, F32 [M, (Q+2·KV)·D], which
+// holds each row's query heads, key heads and value heads: queries and keys are
+// normalised per head (with qNorm and kNorm, F32 [1, D]; absent: not), rotated in
+// the half-split form (element i with i + D/2, as Hugging Face's rotate_half),
+// queries in place; keys and values are stored into the caches at Slots.
+//
+// kCache and vCache are [pages·pageSize, KV·D] in a layout of the device's own.
+func (l *List) RopeStore(qkv Tensor, r Rope, kCache, vCache, qNorm, kNorm Tensor, h Heads, eps float32) {
+	l.check(KindRopeStore, int(qkv.Cols) == (h.Q+2*h.KV)*h.Dim, "qkv %v, heads %+v", qkv, h)
+	l.check(KindRopeStore, r.Positions.Cols == qkv.Rows && r.Slots.Cols == qkv.Rows, "qkv %v, positions %v, slots %v", qkv, r.Positions, r.Slots)
+	l.check(KindRopeStore, int(r.Table.Cols) == h.Dim && int(kCache.Cols) == h.KV*h.Dim && kCache.Cols == vCache.Cols,
+		"table %v, cache %v, heads %+v", r.Table, kCache, h)
+	l.add(Op{
+		Kind: KindRopeStore,
+		T:    [8]Tensor{qkv, r.Positions, r.Slots, r.Table, kCache, vCache, qNorm, kNorm},
+		F:    [4]float32{eps},
+		I:    [8]int32{int32(h.Q), int32(h.KV), int32(h.Dim), int32(r.PageSize)},
+	})
+}
+
+// Paged describes the requests of a batch to Attention.
+type Paged struct {
+	Table    Tensor // I32 [R, pages]: row r lists the pages of request r, in order of position
+	CuQLens  Tensor // I32 [1, R+1]: rows CuQLens[r] … CuQLens[r+1]-1 of the batch belong to request r
+	KVLens   Tensor // I32 [1, R]: positions of request r in the cache, this batch's included
+	PageSize int
+}
+
+// Attention is causal softmax attention over the paged cache:
+// dst[t] = softmax(scale · q[t] · Kᵀ) · V over the positions 0 … p of the row's
+// request, p being its own position KVLens[r] - (rows left in the request).
+//
+// dst is F32 [M, Q·D], q a view [M, Q·D] of the rows that RopeStore prepared. The
+// softmax is computed online over blocks of positions at fixed multiples of the
+// block's size, so a row's result does not depend on chunking or batching.
+// window > 0 restricts a row to its last window positions.
+func (l *List) Attention(dst, q Tensor, p Paged, kCache, vCache Tensor, h Heads, scale float32, window int) {
+	l.check(KindAttention, dst.Rows == q.Rows && dst.Cols == q.Cols && int(q.Cols) == h.Q*h.Dim, "dst %v, q %v, heads %+v", dst, q, h)
+	l.check(KindAttention, p.CuQLens.Cols == p.Table.Rows+1 && p.KVLens.Cols == p.Table.Rows, "table %v, cu_q_lens %v, kv_lens %v", p.Table, p.CuQLens, p.KVLens)
+	l.check(KindAttention, h.KV > 0 && h.Q%h.KV == 0 && int(kCache.Cols) == h.KV*h.Dim, "heads %+v, cache %v", h, kCache)
+	l.add(Op{
+		Kind: KindAttention,
+		T:    [8]Tensor{dst, q, kCache, vCache, p.Table, p.CuQLens, p.KVLens},
+		F:    [4]float32{scale},
+		I:    [8]int32{int32(h.Q), int32(h.KV), int32(h.Dim), int32(p.PageSize), int32(window)},
+	})
+}
+
+// SiLUMul is the gate of a SwiGLU layer: dst = silu(gateUp[:, :F]) * gateUp[:, F:],
+// silu(x) = x / (1 + exp(-x)). dst is F32 [M, F], gateUp F32 [M, 2F].
+func (l *List) SiLUMul(dst, gateUp Tensor) {
+	l.check(KindSiLUMul, dst.Rows == gateUp.Rows && 2*dst.Cols == gateUp.Cols, "dst %v, gate_up %v", dst, gateUp)
+	l.add(Op{Kind: KindSiLUMul, T: [8]Tensor{dst, gateUp}})
+}
+
+// GatherRows copies rows: dst[r] = x[rows[r]]. dst is F32 [R, H], rows I32 [1, R].
+func (l *List) GatherRows(dst, x, rows Tensor) {
+	l.check(KindGatherRows, dst.Cols == x.Cols && rows.Cols == dst.Rows, "dst %v, x %v, rows %v", dst, x, rows)
+	l.add(Op{Kind: KindGatherRows, T: [8]Tensor{dst, x, rows}})
+}
+
+// Sample draws one token per row of logits: next[r], and last[args[r].Slot].
+//
+// next is I32 [1, R], logits F32 [R, V] (may be overwritten), args I32 [R, 8] of
+// Sampling rows, last I32 [1, S]. Ids from vocab on have no token and are never
+// drawn. The random number of a row is the first word of Philox4x32-10 (Salmon
+// et al., 2011) with key (SeedLo, SeedHi) and counter (Position, 0, 0, 0),
+// divided by 2³²: it depends on nothing but the request and the position.
+func (l *List) Sample(next, logits, args, last Tensor, vocab int) {
+	l.check(KindSample, next.Cols == logits.Rows && args.Rows == logits.Rows && args.Cols == SamplingWords, "next %v, logits %v, args %v", next, logits, args)
+	l.check(KindSample, vocab > 0 && vocab <= int(logits.Cols), "vocab %d, logits %v", vocab, logits)
+	l.add(Op{Kind: KindSample, T: [8]Tensor{next, logits, args, last}, I: [8]int32{int32(vocab)}})
+}
+
+// String prints one operation a line: its kind, the shapes of its operands, its
+// numbers. Addresses are left out, so the text is equal from run to run.
+func (l *List) String() string {
+	var b strings.Builder
+	for _, op := range l.Ops {
+		b.WriteString(op.String())
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (o Op) String() string {
+	var b strings.Builder
+	b.WriteString(o.Kind.String())
+	n := len(o.T)
+	for n > 0 && !o.T[n-1].Valid() {
+		n--
+	}
+	for _, t := range o.T[:n] {
+		b.WriteByte(' ')
+		b.WriteString(t.String())
+	}
+	for _, f := range o.F {
+		if f != 0 {
+			fmt.Fprintf(&b, " %.7g", f)
+		}
+	}
+	for _, i := range o.I {
+		if i != 0 {
+			fmt.Fprintf(&b, " %d", i)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,99 @@
+// Package ops is the vocabulary of a forward pass: tensors as views of device
+// memory, a dozen fused operations, and the list that a model records and a
+// device runs in one call.
+//
+// Nothing here computes. A List is data: it prints (String), so that every
+// model has a golden file, and its operations have the same layout as the
+// kernels' msgl_op, so that a device hands them over without copying.
+package ops
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Addr is an address in a device's memory; 0 means "no tensor". Only the device
+// that made it can tell what it points at.
+type Addr uint64
+
+// DType is the element type of a Tensor. The numbers are part of the kernels'
+// boundary (msgl_dtype in kernels/cpu/msgl.h).
+type DType int32
+
+const (
+	F32  DType = 0 // IEEE 754 single precision
+	BF16 DType = 1 // bfloat16, the upper half of an F32
+	I32  DType = 2 // signed 32-bit integer
+)
+
+// Size returns the bytes of one element.
+func (d DType) Size() int {
+	if d == BF16 {
+		return 2
+	}
+	return 4
+}
+
+func (d DType) String() string {
+	switch d {
+	case F32:
+		return "f32"
+	case BF16:
+		return "bf16"
+	case I32:
+		return "i32"
+	}
+	return fmt.Sprintf("dtype(%d)", int32(d))
+}
+
+// Tensor is a view of device memory, [Rows, Cols], rows Stride elements apart.
+// It has no lifetime: the memory belongs to whoever allocated it. The tensors
+// that Device.Load returns have a layout of the device's own; they may only be
+// used as the weight of Linear or the table of Embed.
+type Tensor struct {
+	Addr   Addr
+	Rows   int32
+	Cols   int32
+	Stride int32
+	DType  DType
+}
+
+// New returns a dense tensor at addr.
+func New(addr Addr, rows, cols int, dt DType) Tensor {
+	return Tensor{Addr: addr, Rows: int32(rows), Cols: int32(cols), Stride: int32(cols), DType: dt}
+}
+
+// Valid reports whether t is a tensor at all; optional operands may be absent.
+func (t Tensor) Valid() bool { return t.Addr != 0 }
+
+// Bytes returns the size of a dense tensor of t's shape.
+func (t Tensor) Bytes() int64 { return int64(t.Rows) * int64(t.Cols) * int64(t.DType.Size()) }
+
+// Head returns the first n rows.
+func (t Tensor) Head(n int) Tensor {
+	t.Rows = int32(n)
+	return t
+}
+
+// Columns returns columns [from, from+n) as a view.
+func (t Tensor) Columns(from, n int) Tensor {
+	t.Addr += Addr(from * t.DType.Size())
+	t.Cols = int32(n)
+	return t
+}
+
+func (t Tensor) String() string {
+	if !t.Valid() {
+		return "-"
+	}
+	return fmt.Sprintf("%s[%d,%d]", t.DType, t.Rows, t.Cols)
+}
+
+// Bytes returns the memory of a slice, for Device.Write and Device.Read: devices
+// and this package take the machine's own byte order.
+func Bytes[T float32 | int32 | uint16 | Sampling](s []T) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0])))
+}

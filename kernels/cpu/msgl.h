@@ -1,0 +1,104 @@
+// msgl.h: the boundary of the CPU kernels.
+//
+// Pointers and sizes only: nothing here knows of requests, models or files. A
+// forward pass is an array of msgl_op that msgl_submit runs on a pool of
+// threads. Every function returns MSGL_OK or an error code; none prints or exits.
+//
+// Batch invariance: the result of a row never depends on the other rows of the
+// call, nor on the number of threads. Work is split over output rows and
+// columns, never over a reduction; a reduction has one order.
+#ifndef MSGL_H
+#define MSGL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum msgl_code {
+  MSGL_OK = 0,
+  MSGL_ERR_MEMORY = 1,  // an allocation failed
+  MSGL_ERR_THREAD = 2,  // a thread could not be started
+  MSGL_ERR_KIND = 3,    // an operation of unknown kind
+  MSGL_ERR_DTYPE = 4,   // an operand's element type is not supported by the operation
+  MSGL_ERR_SHAPE = 5,   // an operand's shape is not supported by the operation
+  MSGL_ERR_ISA = 6,     // MINISGL_CPU_ISA names an instruction set that this machine lacks, or an unknown one
+  MSGL_ERR_INDEX = 7,   // an index operand (ids, slots, positions, pages, rows) names something out of range
+};
+
+enum msgl_dtype { MSGL_F32 = 0, MSGL_BF16 = 1, MSGL_I32 = 2 };
+
+enum msgl_kind {
+  MSGL_EMBED = 1,
+  MSGL_RMS_NORM = 2,
+  MSGL_LINEAR = 3,
+  MSGL_ROPE_STORE = 4,
+  MSGL_ATTENTION = 5,
+  MSGL_SILU_MUL = 6,
+  MSGL_GATHER_ROWS = 7,
+  MSGL_SAMPLE = 8,
+};
+
+// A view of memory: [rows, cols], rows `stride` elements apart. addr 0: absent.
+typedef struct {
+  uint64_t addr;
+  int32_t rows, cols, stride, dtype;
+} msgl_tensor;
+
+// One operation. What t, f and i hold for each kind:
+//   EMBED       t: dst f32 [T, H], table packed [V, H], ids i32 [1, T], last i32 [1, S]
+//               an id < 0 stands for last[-id - 1]
+//   RMS_NORM    t: dst f32 [M, H], x f32 [M, H], w f32 [1, H], residual f32 [M, H] or absent   f: eps
+//               residual += x first, then the residual is normalised
+//   LINEAR      t: dst f32 [M, N], x f32 [M, K], w packed [N, K], bias f32 [1, N] or absent
+//   ROPE_STORE  t: qkv f32 [M, (Q+2KV)D], positions i32 [1, M], slots i32 [1, M], cos|sin f32 [P, D],
+//                  k cache [S, KV*D], v cache [S, KV*D], q norm f32 [1, D] or absent, k norm likewise
+//               f: eps   i: Q, KV, D, page size
+//   ATTENTION   t: dst f32 [M, Q*D], q f32 [M, Q*D], k cache, v cache, page table i32 [R, P],
+//                  cumulative query lengths i32 [1, R+1], kv lengths i32 [1, R]
+//               f: scale   i: Q, KV, D, page size, window (0: none)
+//   SILU_MUL    t: dst f32 [M, F], gate|up f32 [M, 2F]
+//   GATHER_ROWS t: dst f32 [R, H], x f32 [M, H], rows i32 [1, R]
+//   SAMPLE      t: next i32 [1, R], logits f32 [R, V], msgl_sampling as i32 [R, 8], last i32 [1, S]
+//               i: vocab (ids from it on are never drawn)
+// Activations and every tensor but weights and caches are row-major.
+typedef struct {
+  int32_t kind, reserved;
+  msgl_tensor t[8];
+  float f[4];
+  int32_t i[8];
+} msgl_op;
+
+// One row of SAMPLE's arguments; see ops.Sampling in Go for the rules.
+typedef struct {
+  float temperature, top_p, min_p;
+  int32_t top_k;
+  uint32_t seed_lo, seed_hi, position;
+  int32_t slot;
+} msgl_sampling;
+
+typedef struct msgl_pool msgl_pool;
+
+// Starts a pool of `threads` threads, the caller of msgl_submit being one of
+// them. Between submissions the others sleep.
+int msgl_pool_new(msgl_pool **out, int threads);
+void msgl_pool_free(msgl_pool *pool);
+
+// Runs ops[0..n) in order. One submission at a time per pool. On an error the
+// operation's index is left in *failed.
+int msgl_submit(int *failed, msgl_pool *pool, const msgl_op *ops, int n);
+
+// Zeroed memory, 64-byte aligned, on huge pages where the system gives them.
+int msgl_alloc(void **out, size_t bytes);
+void msgl_free(void *p, size_t bytes);
+
+// Bytes of a packed weight of n rows (outputs) and k columns (inputs). A packed
+// weight is panels of 16 outputs; n and k are padded with zeros.
+size_t msgl_packed_bytes(int n, int k, int dtype);
+
+// Packs one panel: rows f32 [m, k], m <= 16, become outputs 16*panel … of dst.
+int msgl_pack_panel(void *dst, const float *rows, int m, int k, int dtype, int panel);
+
+// The instruction set that a new pool uses: "avx512", "avx2", "portable": the best
+// that the machine has, or the one that the environment's MINISGL_CPU_ISA names.
+int msgl_isa(const char **name);
+
+#endif

@@ -1,0 +1,3 @@
+module github.com/minisgl/minisgl/kernels
+
+go 1.26
