@@ -1,0 +1,164 @@
+package scheduler
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/kvcache/naive"
+)
+
+// TestProperties drives the scheduler at random, with up to two batches in
+// flight, beside a model that knows only the rules: positions are computed once
+// and in order, a token follows each computed sequence, every accepted request
+// ends exactly once, every page and slot has one owner after every step, and all
+// are free at the end.
+func TestProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDriver(t)
+		d.t.Repeat(map[string]func(*rapid.T){
+			"add":      d.add,
+			"next":     d.next,
+			"complete": d.complete,
+			"fail":     d.fail,
+			"abort":    d.abort,
+			"":         d.check,
+		})
+		d.finish()
+	})
+}
+
+// driver holds what the model knows.
+type driver struct {
+	t      *rapid.T
+	s      *Scheduler
+	cfg    Config
+	nextID core.UID
+	live   map[core.UID]*core.Req
+	at     map[core.UID]int // positions planned so far
+	flying []*core.Batch
+}
+
+func newDriver(t *rapid.T) *driver {
+	size := rapid.SampledFrom([]int{1, 2, 16, 256}).Draw(t, "page")
+	cfg := Config{
+		PageSize: size, NumPages: 40, MaxRunning: rapid.IntRange(1, 6).Draw(t, "running"),
+		MaxExtendTokens: rapid.IntRange(1, 64).Draw(t, "extend"), MaxSeqLen: rapid.IntRange(2, 80).Draw(t, "seq"), EOS: []int32{0},
+	}
+	return &driver{t: t, s: New(cfg, naive.New()), cfg: cfg, live: map[core.UID]*core.Req{}, at: map[core.UID]int{}}
+}
+
+func (d *driver) add(t *rapid.T) {
+	d.nextID++
+	r := &core.Req{UID: d.nextID, Params: core.DefaultSampling(), IDs: rapid.SliceOfN(rapid.Int32Range(1, 3), 0, 90).Draw(t, "prompt")}
+	r.PromptLen = len(r.IDs)
+	r.Params.MaxTokens = rapid.IntRange(1, 100).Draw(t, "max")
+	r.Params.IgnoreEOS = rapid.Bool().Draw(t, "ignore_eos")
+	fits := r.PromptLen > 0 && r.PromptLen < min(d.cfg.MaxSeqLen, d.cfg.NumPages*d.cfg.PageSize)
+	if err := d.s.Add(r); (err == nil) != fits {
+		t.Fatalf("prompt of %d tokens: Add gave %v", r.PromptLen, err)
+	}
+	if fits {
+		d.live[r.UID] = r
+	}
+}
+
+func (d *driver) next(t *rapid.T) {
+	if len(d.flying) == 2 {
+		return
+	}
+	b := d.s.Next()
+	if b == nil {
+		if len(d.flying) == 0 && len(d.live) > 0 {
+			t.Fatalf("%d requests are live, none is in flight, and there is nothing to do", len(d.live))
+		}
+		return
+	}
+	tokens := 0
+	for _, seq := range b.Seqs {
+		r := seq.Req
+		if at := d.at[r.UID]; seq.Start != at || seq.End <= at {
+			t.Fatalf("request %d: positions [%d, %d) after %d", r.UID, seq.Start, seq.End, at)
+		}
+		if want := seq.End >= r.PromptLen; seq.Sample != want {
+			t.Fatalf("request %d: [%d, %d) of a prompt of %d samples: %v", r.UID, seq.Start, seq.End, r.PromptLen, seq.Sample)
+		}
+		d.at[r.UID] = seq.End
+		tokens += seq.ExtendLen()
+	}
+	if tokens != b.Tokens || b.Phase == core.Prefill && tokens > d.cfg.MaxExtendTokens || len(b.Seqs) > d.cfg.MaxRunning {
+		t.Fatalf("%s batch: %d tokens counted as %d in %d requests", b.Phase, tokens, b.Tokens, len(b.Seqs))
+	}
+	d.flying = append(d.flying, b)
+}
+
+func (d *driver) complete(t *rapid.T) {
+	if len(d.flying) == 0 {
+		return
+	}
+	b := d.flying[0]
+	d.flying = d.flying[1:]
+	var tokens []int32
+	for _, seq := range b.Seqs {
+		if seq.Sample {
+			tokens = append(tokens, rapid.Int32Range(0, 5).Draw(t, "token"))
+		}
+	}
+	d.take(t, d.s.Complete(b, tokens))
+}
+
+func (d *driver) fail(t *rapid.T) {
+	if len(d.flying) != 1 || rapid.IntRange(0, 9).Draw(t, "seldom") > 0 {
+		return
+	}
+	b := d.flying[0]
+	d.flying = nil
+	d.take(t, d.s.Fail(b))
+}
+
+func (d *driver) abort(t *rapid.T) {
+	uid := core.UID(rapid.Uint64Range(1, uint64(d.nextID)+1).Draw(t, "uid"))
+	_, live := d.live[uid]
+	if got := d.s.Abort(uid); got != live {
+		t.Fatalf("Abort(%d) = %v, but live is %v", uid, got, live)
+	}
+	delete(d.live, uid)
+}
+
+// take checks outputs: only live requests speak, and the last word is the last.
+func (d *driver) take(t *rapid.T, outs []Output) {
+	for _, o := range outs {
+		r, ok := d.live[o.Req.UID]
+		if !ok {
+			t.Fatalf("request %d spoke after its end", o.Req.UID)
+		}
+		if n := len(r.IDs) - r.PromptLen; n > r.Params.MaxTokens || len(r.IDs) > d.cfg.MaxSeqLen {
+			t.Fatalf("request %d has %d tokens of %d", r.UID, n, r.Params.MaxTokens)
+		}
+		if o.Finish != "" {
+			delete(d.live, o.Req.UID)
+		}
+	}
+}
+
+func (d *driver) check(t *rapid.T) {
+	if err := d.s.CheckIntegrity(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish lets everything run to its end and checks that nothing is held.
+func (d *driver) finish() {
+	for step := 0; len(d.live) > 0 || len(d.flying) > 0; step++ {
+		d.next(d.t)
+		d.complete(d.t)
+		if step > 100000 {
+			d.t.Fatalf("%d requests never end", len(d.live))
+		}
+	}
+	d.check(d.t)
+	if !d.s.Idle() || d.s.FreePages() != d.cfg.NumPages {
+		d.t.Fatalf("at the end %d of %d pages are free, idle: %v", d.s.FreePages(), d.cfg.NumPages, d.s.Idle())
+	}
+}

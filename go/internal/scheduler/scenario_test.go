@@ -1,0 +1,188 @@
+package scheduler
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/kvcache/naive"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of testdata/*.txt")
+
+// TestScenarios runs the scripts in testdata. A script is blocks of commands and,
+// after a line "----", what they print; CheckIntegrity runs after every command.
+//
+//	config pages=8 page=4 running=4 extend=16 seq=64 eos=0
+//	add uid=1 prompt=10 max=3          a prompt of 10 tokens, at most 3 to generate
+//	next                               plan a batch
+//	complete 7 9                       the oldest batch gave these tokens
+//	fail                               the oldest batch could not run
+//	abort uid=1
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios in testdata: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScenario(t, file) })
+	}
+}
+
+func runScenario(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	sc := &scenario{}
+	for _, block := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
+		commands, _, _ := strings.Cut(block, "\n----")
+		var out strings.Builder
+		for _, line := range strings.Split(commands, "\n") {
+			if !strings.HasPrefix(line, "#") {
+				sc.run(t, &out, line)
+			}
+		}
+		fmt.Fprintf(&got, "%s\n----\n%s\n", commands, out.String())
+	}
+	want := strings.TrimSpace(string(text)) + "\n"
+	have := strings.TrimSpace(got.String()) + "\n"
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("%s (-want +got; run with -rewrite to accept):\n%s", file, diff)
+	}
+}
+
+// scenario is the state of a script.
+type scenario struct {
+	s      *Scheduler
+	flying []*core.Batch
+}
+
+func (sc *scenario) run(t *testing.T, out *strings.Builder, line string) {
+	fields := strings.Fields(line)
+	switch fields[0] {
+	case "config":
+		sc.config(t, args(t, fields[1:]))
+	case "add":
+		sc.add(t, out, args(t, fields[1:]))
+	case "next":
+		sc.next(out)
+	case "complete":
+		sc.complete(t, out, fields[1:])
+	case "fail":
+		report(out, sc.s.Fail(sc.oldest()))
+	case "abort":
+		uid := args(t, fields[1:])["uid"]
+		fmt.Fprintf(out, "abort %d: %v\n", uid, sc.s.Abort(core.UID(uid)))
+	default:
+		t.Fatalf("unknown command %q", line)
+	}
+	if err := sc.s.CheckIntegrity(); err != nil {
+		t.Fatalf("after %q: %v", line, err)
+	}
+	if fields[0] != "config" && fields[0] != "add" {
+		fmt.Fprintf(out, "waiting %d, running %d, free pages %d\n", sc.s.Waiting(), sc.s.Running(), sc.s.FreePages())
+	}
+}
+
+func args(t *testing.T, fields []string) map[string]int {
+	m := map[string]int{}
+	for _, f := range fields {
+		key, value, _ := strings.Cut(f, "=")
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			t.Fatalf("argument %q is not key=number", f)
+		}
+		m[key] = n
+	}
+	return m
+}
+
+func (sc *scenario) config(t *testing.T, a map[string]int) {
+	cfg := Config{PageSize: a["page"], NumPages: a["pages"], MaxRunning: a["running"], MaxExtendTokens: a["extend"], MaxSeqLen: a["seq"]}
+	if eos, ok := a["eos"]; ok {
+		cfg.EOS = []int32{int32(eos)}
+	}
+	sc.s = New(cfg, naive.New())
+}
+
+func (sc *scenario) add(t *testing.T, out *strings.Builder, a map[string]int) {
+	r := &core.Req{UID: core.UID(a["uid"]), Params: core.DefaultSampling(), IDs: make([]int32, a["prompt"]), PromptLen: a["prompt"]}
+	for i := range r.IDs {
+		r.IDs[i] = int32(100 + i)
+	}
+	r.Params.MaxTokens = a["max"]
+	r.Params.IgnoreEOS = a["ignore_eos"] == 1
+	err := sc.s.Add(r)
+	var invalid *core.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		fmt.Fprintf(out, "refused: %v\n", err)
+	case err != nil:
+		t.Fatal(err)
+	}
+}
+
+func (sc *scenario) next(out *strings.Builder) {
+	b := sc.s.Next()
+	if b == nil {
+		fmt.Fprintln(out, "nothing to do")
+		return
+	}
+	sc.flying = append(sc.flying, b)
+	fmt.Fprintf(out, "%s, %d tokens:", b.Phase, b.Tokens)
+	for _, seq := range b.Seqs {
+		fmt.Fprintf(out, " %d[%d:%d]", seq.Req.UID, seq.Start, seq.End)
+		if seq.Sample {
+			out.WriteString("*")
+		}
+	}
+	out.WriteString("\n")
+}
+
+func (sc *scenario) oldest() *core.Batch {
+	b := sc.flying[0]
+	sc.flying = sc.flying[1:]
+	return b
+}
+
+func (sc *scenario) complete(t *testing.T, out *strings.Builder, fields []string) {
+	var tokens []int32
+	for _, f := range fields {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, int32(n))
+	}
+	report(out, sc.s.Complete(sc.oldest(), tokens))
+}
+
+func report(out *strings.Builder, outs []Output) {
+	for _, o := range outs {
+		fmt.Fprintf(out, "request %d:", o.Req.UID)
+		if o.HasToken {
+			fmt.Fprintf(out, " token %d", o.Token)
+		}
+		if o.Finish != "" {
+			fmt.Fprintf(out, " %s", o.Finish)
+		}
+		out.WriteString("\n")
+	}
+}
