@@ -1,0 +1,58 @@
+package weights
+
+import "slices"
+
+// Tensor is a view of one tensor of an open Checkpoint. It must not be used after the checkpoint is closed.
+type Tensor struct {
+	name  string
+	kind  Type
+	shape []int // Hugging Face order: the last dimension is contiguous
+	data  []byte
+	order permutation
+}
+
+// Name returns the tensor's Hugging Face name.
+func (t Tensor) Name() string { return t.name }
+
+// Type returns how the values are stored.
+func (t Tensor) Type() Type { return t.kind }
+
+// Shape returns the dimensions in Hugging Face order: [rows, cols] for a matrix, [n] for a vector.
+func (t Tensor) Shape() []int { return slices.Clone(t.shape) }
+
+// Rows returns the product of all dimensions but the last, which is 1 for a vector.
+func (t Tensor) Rows() int {
+	rows := 1
+	for i := range len(t.shape) - 1 {
+		rows *= t.shape[i]
+	}
+	return rows
+}
+
+// Cols returns the last dimension, 1 for a scalar.
+func (t Tensor) Cols() int {
+	if len(t.shape) == 0 {
+		return 1
+	}
+	return t.shape[len(t.shape)-1]
+}
+
+// Bytes returns the size of the tensor in its file.
+func (t Tensor) Bytes() int64 { return int64(len(t.data)) }
+
+// Row decodes one row exactly into the first Cols() values of dst. It is safe for concurrent use. Row panics, as an
+// index does, when row is not in [0, Rows()) or dst is too short.
+func (t Tensor) Row(dst []float32, row int) {
+	format := &formats[t.kind]
+	cols := t.Cols()
+	dst = dst[:cols]
+	if len(t.shape) == 1 && t.order.half > 0 {
+		size := format.blockBytes
+		for i := range dst {
+			format.decode(dst[i:i+1], t.data[t.order.source(i)*size:][:size])
+		}
+		return
+	}
+	size := cols / format.blockSize * format.blockBytes
+	format.decode(dst, t.data[t.order.source(row)*size:][:size])
+}
