@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/minisgl/minisgl/bench/internal/mockserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(t *testing.T, cfg mockserver.Config) (*mockserver.Server, string) {
+	t.Helper()
+	mock := mockserver.New(cfg)
+	server := httptest.NewServer(mock)
+	t.Cleanup(server.Close)
+	return mock, server.URL
+}
+
+// output runs the program.
+func output(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(ctx, args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func wantLines(t *testing.T, got string, want ...string) {
+	t.Helper()
+	for _, line := range want {
+		if !regexp.MustCompile(`(?m)` + line).MatchString(got) {
+			t.Errorf("no line matches %q in:\n%s", line, got)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	mock, url := serve(t, mockserver.Config{Model: "the-model", PromptTokens: 40, RoleChunk: true})
+	file := filepath.Join(t.TempDir(), "out.jsonl")
+	for range 2 { // the file is appended to
+		code, stdout, stderr := output(t.Context(), "--rate", "400", "--num-requests=12", "--max-tokens=9", "--url="+url+"/v1", "--output-file", file)
+		if code != exitOK {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		wantLines(t, stdout,
+			`^Backend:                                 sglang-oai-chat$`,
+			`^Traffic request rate:                    400\.0     $`,
+			`^Successful requests:                     12        $`,
+			`^Total input tokens:                      480       $`,
+			`^Total generated tokens:                  108       $`,
+			`Requests sent / failed +│ 12 / 0 `)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	if len(lines) != 2 || !json.Valid(lines[0]) || !json.Valid(lines[1]) {
+		t.Errorf("want two lines of JSON:\n%s", data)
+	}
+	bodies := mock.Bodies()
+	if len(bodies) != 26 {
+		t.Fatalf("%d requests, want 2 runs of 1 + 12", len(bodies))
+	}
+	seen := map[string]bool{}
+	for _, body := range bodies[:13] {
+		if seen[body] || !strings.Contains(body, `"model":"the-model"`) {
+			t.Errorf("request is a repeat or has the wrong model: %s", body)
+		}
+		seen[body] = true
+	}
+	if bodies[0] != bodies[13] {
+		t.Error("the same seed gave another warm-up prompt")
+	}
+}
+
+func TestOutputDetails(t *testing.T) {
+	_, url := serve(t, mockserver.Config{FailEvery: 2})
+	file := filepath.Join(t.TempDir(), "out.jsonl")
+	code, _, stderr := output(t.Context(), "--url", url, "--num-requests", "4", "--max-tokens", "3", "--warmup-requests", "0", "--output-file", file, "--output-details")
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Rate   any       `json:"request_rate"`
+		Lens   []int     `json:"output_lens"`
+		Errors []string  `json:"errors"`
+		ITLs   [][]any   `json:"itls"`
+		Starts []float64 `json:"start_times"`
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Rate != "inf" || len(got.Lens) != 4 || len(got.Errors) != 4 || len(got.ITLs) != 4 || len(got.Starts) != 4 {
+		t.Errorf("details: %+v", got)
+	}
+}
+
+func TestSomeAndAllFailed(t *testing.T) {
+	_, some := serve(t, mockserver.Config{FailEvery: 3})
+	code, stdout, _ := output(t.Context(), "--url", some, "--num-requests", "9", "--max-tokens", "2", "--warmup-requests", "0")
+	if code != exitOK {
+		t.Errorf("exit code %d when some succeeded", code)
+	}
+	wantLines(t, stdout, `^Successful requests:                     6         $`, `9 / 3`, `Failed: http 500 +│ 3, first: 500 Internal Server`)
+
+	_, all := serve(t, mockserver.Config{FailEvery: 1})
+	code, stdout, stderr := output(t.Context(), "--url", all, "--num-requests", "5", "--max-tokens", "2")
+	if code != exitFailed {
+		t.Errorf("exit code %d when all failed", code)
+	}
+	wantLines(t, stdout, `^Successful requests:                     0         $`, `^P99 TTFT \(ms\): +n/a +$`, `5 / 5`)
+	wantLines(t, stderr, `Warm-up: 1 request\(s\) failed: http 500`, `no request succeeded`)
+}
+
+func TestNoServer(t *testing.T) {
+	_, url := serve(t, mockserver.Config{})
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	code, stdout, stderr := output(t.Context(), "--url", gone.URL, "--ready-timeout", "1ms")
+	if code != exitFailed || stdout != "" {
+		t.Errorf("exit code %d, output %q", code, stdout)
+	}
+	wantLines(t, stderr, `Waiting up to 1ms for the server`, `did not get ready within 1ms`)
+	code, stdout, _ = output(t.Context(), "--url", gone.URL, "--ready-timeout", "0", "--model", "m", "--num-requests", "3")
+	if code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	wantLines(t, stdout, `Failed: connect +│ 3, first:`)
+	if code, _, _ = output(t.Context(), "--url", url, "--ready-timeout", "0", "--num-requests", "1", "--max-tokens", "1"); code != exitOK {
+		t.Errorf("exit code %d when the model is asked for without waiting", code)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	mock, url := serve(t, mockserver.Config{StallAfter: 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer cancel()
+		for len(mock.Bodies()) < 2 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	code, stdout, stderr := output(ctx, "--url", url, "--warmup-requests", "0", "--num-requests", "50", "--rate", "20")
+	if code != exitInterrupted {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	wantLines(t, stdout, `Partial result +│ interrupted: \d+ of 50 requests`, `Failed: cancelled`)
+}
+
+func TestUsageErrors(t *testing.T) {
+	tests := []struct {
+		args string
+		want string
+	}{
+		{"--rate 0", "--rate"},
+		{"--rate=-1", "--rate"},
+		{"--rate nan", "--rate"},
+		{"--rate fast", "--rate"},
+		{"--rate 1e-300", "--rate"},
+		{"--num-requests 0", "--num-requests"},
+		{"--num-requests=-5", "--num-requests"},
+		{"--num-requests x", "--num-requests"},
+		{"--max-tokens 0", "--max-tokens"},
+		{"--max-concurrency=-1", "--max-concurrency"},
+		{"--input-words 0", "--input-words"},
+		{"--warmup-requests=-1", "--warmup-requests"},
+		{"--timeout=-1s", "--timeout"},
+		{"--seed=-1", "--seed"},
+		{"--url ftp://x", "--url"},
+		{"--output-details", "--output-file"},
+		{"--output-file /nonexistent/dir/x", "--output-file"},
+		{"--nonsense", "--nonsense"},
+		{"8", `"8"`},
+	}
+	for _, tt := range tests {
+		code, stdout, stderr := output(t.Context(), strings.Fields(tt.args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "--help") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 2 and a message with %s", tt.args, code, stdout, stderr, tt.want)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	code, stdout, _ := output(t.Context(), "--help")
+	if code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	wantLines(t, stdout, `go run ./bench/client --rate 8$`, `--rate rate +requests per second; inf sends all at once \(default inf\)`, `--num-requests int .*\(default 64\)`)
+}

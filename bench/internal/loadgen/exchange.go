@@ -1,0 +1,250 @@
+package loadgen
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/minisgl/minisgl/bench/internal/record"
+	"github.com/minisgl/minisgl/go/openai"
+)
+
+const (
+	maxAnswer   = 256 << 20 // bytes of event data kept of one answer
+	maxErrBody  = 8 << 10   // bytes read of an error answer
+	maxSnippet  = 200       // bytes of server text put into an error message
+	drainWait   = 250 * time.Millisecond
+	dialTimeout = 30 * time.Second
+	readBuffer  = 64 << 10
+)
+
+var (
+	errTimeout = errors.New("request time limit passed")
+	errIdle    = errors.New("idle time limit passed")
+)
+
+// Exchange is one answer as it was read: events with the times of their bytes.
+type Exchange struct {
+	Events  []openai.Event
+	Finish  bool      // [DONE] was read
+	Done    time.Time // when the stream ended or failed
+	Kind    record.Kind
+	Status  int
+	Err     string
+	ErrBody string // start of the body of an HTTP error
+}
+
+func (x *Exchange) fail(kind record.Kind, format string, args ...any) *Exchange {
+	x.Kind, x.Err = kind, fmt.Sprintf(format, args...)
+	x.Done = time.Now()
+	return x
+}
+
+// HTTPOptions configure NewHTTP. Zero time limits mean none.
+type HTTPOptions struct {
+	APIKey      string        // sent as a bearer token if not empty
+	Timeout     time.Duration // for a whole request
+	IdleTimeout time.Duration // between two reads, and before the first
+	Connections int           // idle connections to keep; the most requests in flight at a time
+	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// HTTP sends JSON and reads event streams over pooled HTTP/1.1 connections.
+type HTTP struct {
+	client    *http.Client
+	transport *http.Transport
+	opts      HTTPOptions
+}
+
+// NewHTTP returns a client. Close releases its connections.
+func NewHTTP(opts HTTPOptions) *HTTP {
+	if opts.Dial == nil {
+		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment, // never used for localhost
+		DialContext:         opts.Dial,
+		Protocols:           protocols,
+		DisableCompression:  true, // a compressor would hold tokens back
+		MaxIdleConnsPerHost: max(opts.Connections, 2),
+		IdleConnTimeout:     90 * time.Second,
+		ReadBufferSize:      readBuffer,
+	}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client := &http.Client{Transport: transport, CheckRedirect: noRedirect}
+	return &HTTP{client: client, transport: transport, opts: opts}
+}
+
+// Close closes idle connections.
+func (h *HTTP) Close() { h.transport.CloseIdleConnections() }
+
+func (h *HTTP) request(ctx context.Context, method, url string, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if h.opts.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+h.opts.APIKey)
+	}
+	return req, nil
+}
+
+// limits cancels a request when a time limit passes.
+type limits struct {
+	total, idle *time.Timer
+	idleLimit   time.Duration
+}
+
+func (h *HTTP) startLimits(cancel context.CancelCauseFunc) *limits {
+	l := &limits{idleLimit: h.opts.IdleTimeout}
+	if h.opts.Timeout > 0 {
+		l.total = time.AfterFunc(h.opts.Timeout, func() { cancel(fmt.Errorf("%w: no complete answer after %v", errTimeout, h.opts.Timeout)) })
+	}
+	if h.opts.IdleTimeout > 0 {
+		l.idle = time.AfterFunc(h.opts.IdleTimeout, func() { cancel(fmt.Errorf("%w: nothing arrived for %v", errIdle, h.opts.IdleTimeout)) })
+	}
+	return l
+}
+
+func (l *limits) touch() {
+	if l.idle != nil {
+		l.idle.Reset(l.idleLimit)
+	}
+}
+
+func (l *limits) stop() {
+	for _, t := range []*time.Timer{l.total, l.idle} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// touchReader restarts the idle limit at each read.
+type touchReader struct {
+	r io.Reader
+	l *limits
+}
+
+func (t touchReader) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.l.touch()
+	return n, err
+}
+
+// Post sends body and reads the event stream that answers it.
+func (h *HTTP) Post(parent context.Context, url string, body []byte) *Exchange {
+	x := &Exchange{}
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	limits := h.startLimits(cancel)
+	defer limits.stop()
+	req, err := h.request(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return x.fail(record.Connect, "%v", err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return x.failRead(ctx, parent, record.Connect, err)
+	}
+	defer resp.Body.Close()
+	limits.touch()
+	x.Status = resp.StatusCode
+	if kind, text := x.refused(resp); kind != record.OK {
+		return x.fail(kind, "%s", text)
+	}
+	err = x.readEvents(touchReader{resp.Body, limits})
+	x.Done = time.Now()
+	switch {
+	case x.Finish:
+		x.Done = x.Events[len(x.Events)-1].At
+		x.Events = x.Events[:len(x.Events)-1]
+		limits.stop()
+		drain(resp.Body, cancel)
+	case err != nil && err != io.EOF:
+		return x.failRead(ctx, parent, record.Truncated, err)
+	}
+	return x
+}
+
+// refused reads an answer that is not an event stream.
+func (x *Exchange) refused(resp *http.Response) (record.Kind, string) {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if resp.StatusCode == http.StatusOK && media != "application/json" {
+		return record.OK, ""
+	}
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrBody))
+	x.ErrBody = string(data)
+	if resp.StatusCode == http.StatusOK {
+		return record.StreamError, "the server answered with one JSON document, not an event stream: " + snippet(x.ErrBody)
+	}
+	return record.HTTPStatus, resp.Status + ": " + snippet(x.ErrBody)
+}
+
+// readEvents collects events until [DONE], an error event, or the end.
+func (x *Exchange) readEvents(r io.Reader) error {
+	events := openai.NewEventReader(r, 0)
+	size := 0
+	for {
+		ev, err := events.Next()
+		if err != nil {
+			return err
+		}
+		x.Events = append(x.Events, ev)
+		if ev.Data == "[DONE]" {
+			x.Finish = true
+			return nil
+		}
+		if ev.Name == "error" || strings.HasPrefix(ev.Data, `{"error"`) {
+			return nil
+		}
+		if size += len(ev.Data); size > maxAnswer {
+			return fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+		}
+	}
+}
+
+// failRead says why reading or connecting failed; a limit or an interrupt that
+// cancelled the request comes first.
+func (x *Exchange) failRead(ctx, parent context.Context, kind record.Kind, err error) *Exchange {
+	cause := context.Cause(ctx)
+	switch {
+	case parent.Err() != nil:
+		return x.fail(record.Cancelled, "the run was interrupted after %d events", len(x.Events))
+	case errors.Is(cause, errTimeout), errors.Is(cause, errIdle):
+		return x.fail(record.Timeout, "%v, after %d events", cause, len(x.Events))
+	case kind == record.Truncated:
+		return x.fail(kind, "reading failed after %d events: %v", len(x.Events), err)
+	}
+	return x.fail(kind, "%v", err)
+}
+
+// drain reads the end of a finished stream, so that its connection can be used
+// again, but does not wait long for it.
+func drain(body io.Reader, cancel context.CancelCauseFunc) {
+	timer := time.AfterFunc(drainWait, func() { cancel(nil) })
+	defer timer.Stop()
+	_, _ = io.CopyN(io.Discard, body, maxErrBody)
+}
+
+// snippet is the start of text, on one line.
+func snippet(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxSnippet {
+		text = strings.ToValidUTF8(text[:maxSnippet], "") + "…"
+	}
+	return text
+}
