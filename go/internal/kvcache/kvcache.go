@@ -27,10 +27,10 @@ type PrefixCache interface {
 	// Lock keeps a prefix from eviction until as many Unlocks.
 	Lock(Handle)
 	Unlock(Handle)
-	// Insert offers the pages of ids, one for each whole page of it. The cache
-	// takes those it wants to keep and returns the rest, which stay the
-	// caller's, with a handle to what is now cached of ids.
-	Insert(ids []int32, pages []core.Page) (h Handle, rest []core.Page)
+	// Insert offers the pages of ids, one for each whole page of it, and returns
+	// what is now cached of ids. The cache has taken pages[i] where it is the
+	// handle's page i; all others stay the caller's.
+	Insert(ids []int32, pages []core.Page) Handle
 	// Evict gives up at least n pages that nobody locks, the least recently used
 	// first, or all there are.
 	Evict(n int) []core.Page

@@ -1,18 +1,61 @@
 package scheduler
 
-import "github.com/minisgl/minisgl/go/internal/core"
+import (
+	"slices"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+)
 
 // planDecode adds one position for each running request whose prompt is computed
 // and which has a token left to give. The input token of a request may still be
 // on its way: then it is the one that the batch in flight gives.
 func (s *Scheduler) planDecode(b *core.Batch) {
-	b.Phase = core.Decode
-	for _, e := range s.running {
+	for i := 0; i < len(s.running); i++ {
+		e := s.running[i]
 		r := e.req
-		if e.done || r.DeviceLen < r.PromptLen || r.DeviceLen >= r.MaxLen-1 {
+		if e.done || r.DeviceLen < e.target || r.DeviceLen >= r.MaxLen-1 {
 			continue
 		}
-		s.pages.grow(r, r.DeviceLen+1)
-		s.add(b, e, r.DeviceLen+1, true)
+		if s.ensure(b, e, r.DeviceLen+1) {
+			s.add(b, e, r.DeviceLen+1, true)
+		}
 	}
+}
+
+// ensure gives e pages for n positions. When there are too few, it preempts the
+// youngest request that is younger than e and not in the batch, and the next
+// one, until there are enough. It reports false if that does not do: then e
+// waits, and an older request will take e's own pages if it must.
+func (s *Scheduler) ensure(b *core.Batch, e *entry, n int) bool {
+	for !s.pages.grow(e.req, n) {
+		victim := s.youngest(b)
+		if victim == nil || victim.req.UID <= e.req.UID {
+			return false
+		}
+		s.preempt(victim)
+	}
+	return true
+}
+
+// youngest returns the youngest running request that has not ended and is not in
+// the batch.
+func (s *Scheduler) youngest(b *core.Batch) *entry {
+	for _, e := range slices.Backward(s.running) {
+		if !e.done && (e.inFlight == 0 || e.planned != b) {
+			return e
+		}
+	}
+	return nil
+}
+
+// preempt puts a running request back at the head of the queue. What it has
+// computed goes to the prefix cache; what is lost of it is computed again. A
+// token that is on its way still counts.
+func (s *Scheduler) preempt(e *entry) {
+	s.leave(e)
+	e.req.Slot = -1
+	e.req.DeviceLen = 0
+	s.waiting = slices.Insert(s.waiting, 0, e)
+	s.preemptions++
+	s.share.raise()
 }

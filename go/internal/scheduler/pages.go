@@ -22,45 +22,91 @@ func (p *pages) needed(n int) int { return kvcache.PagesFor(n, p.size) }
 // available is the number of pages that could be had: free or evictable.
 func (p *pages) available() int { return p.pool.Free() + p.cache.Evictable() }
 
-// attach gives a request the cached prefix of its prompt. At least one token is
-// left to compute: its logits give the first token.
+// attach gives a request the cached prefix of its sequence. At least one token is
+// left to compute: its logits give the next token.
 func (p *pages) attach(e *entry) {
 	r := e.req
-	e.handle = p.cache.Match(r.IDs[:r.PromptLen-1])
+	e.handle = p.cache.Match(r.IDs[:len(r.IDs)-1])
 	p.cache.Lock(e.handle)
 	r.Pages = append(r.Pages[:0], e.handle.Pages...)
-	r.CachedLen = len(r.Pages) * p.size
-	r.DeviceLen = r.CachedLen
+	r.DeviceLen = len(r.Pages) * p.size
+	e.computed = r.DeviceLen
+	r.CachedLen = min(r.DeviceLen, r.PromptLen)
 }
 
-// grow gives a request pages for n positions; admission has made sure that they
-// can be had.
-func (p *pages) grow(r *core.Req, n int) {
+// detach undoes attach.
+func (p *pages) detach(e *entry) {
+	p.cache.Unlock(e.handle)
+	e.handle = kvcache.Handle{}
+	e.req.Pages = e.req.Pages[:0]
+	e.req.DeviceLen, e.req.CachedLen, e.computed = 0, 0, 0
+}
+
+// grow gives a request pages for n positions, or reports that there are too few.
+func (p *pages) grow(r *core.Req, n int) bool {
 	want := p.needed(n) - len(r.Pages)
 	if want <= 0 {
-		return
+		return true
+	}
+	if want > p.available() {
+		return false
 	}
 	if short := want - p.pool.Free(); short > 0 {
 		p.pool.Give(p.cache.Evict(short))
 	}
 	r.Pages = p.pool.Take(r.Pages, want)
+	return true
 }
 
-// release takes the pages of a request that has ended: full pages whose tokens
-// are known are offered to the cache, the rest is free.
-func (p *pages) release(e *entry) {
+// publish offers the full pages of what a running request has computed to the
+// cache, so that others can use them from now on. Where the cache has them
+// already, the request goes on with the cache's and frees its own: the contents
+// are the same to the bit.
+func (p *pages) publish(e *entry) {
 	r := e.req
-	if len(r.Pages) == 0 {
+	full := min(e.computed, len(r.IDs)) / p.size
+	if full <= len(e.handle.Pages) {
 		return
 	}
-	full := min(r.DeviceLen, len(r.IDs)) / p.size
-	_, rest := p.cache.Insert(r.IDs[:full*p.size], r.Pages[:full])
+	h := p.cache.Insert(r.IDs[:full*p.size], r.Pages[:full])
+	p.cache.Lock(h)
 	p.cache.Unlock(e.handle)
-	if len(rest) > 0 {
-		p.pool.Give(rest)
+	p.giveDuplicates(h, r.Pages)
+	copy(r.Pages, h.Pages)
+	e.handle = h
+}
+
+// giveDuplicates frees the pages that a request offered and the cache did not
+// take.
+func (p *pages) giveDuplicates(h kvcache.Handle, pages []core.Page) {
+	for i, page := range h.Pages {
+		if pages[i] != page {
+			p.pool.Give(pages[i : i+1])
+		}
 	}
-	p.pool.Give(r.Pages[full:])
-	r.Pages = nil
+}
+
+// release takes the pages of a request that leaves: full pages whose tokens are
+// computed and known are offered to the cache, the rest is free.
+func (p *pages) release(e *entry) {
+	r := e.req
+	full := min(e.computed, len(r.IDs)) / p.size
+	h := kvcache.Handle{}
+	if full > 0 {
+		h = p.cache.Insert(r.IDs[:full*p.size], r.Pages[:full])
+	}
+	p.giveDuplicates(h, r.Pages)
+	p.pool.Give(r.Pages[len(h.Pages):])
+	p.cache.Unlock(e.handle)
+	e.handle = kvcache.Handle{}
+	r.Pages = r.Pages[:0]
+}
+
+// reset gives the cache's unused pages back to the free list.
+func (p *pages) reset() int {
+	n := p.cache.Evictable()
+	p.pool.Give(p.cache.Evict(n))
+	return n
 }
 
 // check names the free list and the cache as owners of their pages.

@@ -6,7 +6,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/kvcache"
 	"github.com/minisgl/minisgl/go/internal/kvcache/naive"
+	"github.com/minisgl/minisgl/go/internal/kvcache/radix"
 )
 
 // TestProperties drives the scheduler at random, with up to two batches in
@@ -23,6 +25,7 @@ func TestProperties(t *testing.T) {
 			"complete": d.complete,
 			"fail":     d.fail,
 			"abort":    d.abort,
+			"reset":    func(*rapid.T) { d.s.Reset() },
 			"":         d.check,
 		})
 		d.finish()
@@ -46,7 +49,14 @@ func newDriver(t *rapid.T) *driver {
 		PageSize: size, NumPages: 40, MaxRunning: rapid.IntRange(1, 6).Draw(t, "running"),
 		MaxExtendTokens: rapid.IntRange(1, 64).Draw(t, "extend"), MaxSeqLen: rapid.IntRange(2, 80).Draw(t, "seq"), EOS: []int32{0},
 	}
-	return &driver{t: t, s: New(cfg, naive.New()), cfg: cfg, live: map[core.UID]*core.Req{}, at: map[core.UID]int{}}
+	cfg.Conservative = rapid.Bool().Draw(t, "conservative")
+	cfg.Order = rapid.SampledFrom([]Order{FCFS, LPM}).Draw(t, "order")
+	cfg.MixedTokens = rapid.SampledFrom([]int{0, 1, 7, 64}).Draw(t, "mixed")
+	var cache kvcache.PrefixCache = naive.New()
+	if rapid.Bool().Draw(t, "radix") {
+		cache = radix.New(size)
+	}
+	return &driver{t: t, s: New(cfg, cache), cfg: cfg, live: map[core.UID]*core.Req{}, at: map[core.UID]int{}}
 }
 
 func (d *driver) add(t *rapid.T) {
@@ -76,21 +86,33 @@ func (d *driver) next(t *rapid.T) {
 		return
 	}
 	tokens := 0
+	prefill := 0
 	for _, seq := range b.Seqs {
 		r := seq.Req
-		if at := d.at[r.UID]; seq.Start != at || seq.End <= at {
+		if at, begun := d.at[r.UID]; seq.Start != at && !d.restarted(r, seq, begun) || seq.End <= seq.Start {
 			t.Fatalf("request %d: positions [%d, %d) after %d", r.UID, seq.Start, seq.End, at)
 		}
-		if want := seq.End >= r.PromptLen; seq.Sample != want {
-			t.Fatalf("request %d: [%d, %d) of a prompt of %d samples: %v", r.UID, seq.Start, seq.End, r.PromptLen, seq.Sample)
+		if want := seq.End >= len(r.IDs); seq.Sample != want {
+			t.Fatalf("request %d: [%d, %d) of %d known tokens samples: %v", r.UID, seq.Start, seq.End, len(r.IDs), seq.Sample)
 		}
 		d.at[r.UID] = seq.End
 		tokens += seq.ExtendLen()
+		if seq.ExtendLen() > 1 {
+			prefill += seq.ExtendLen()
+		}
 	}
-	if tokens != b.Tokens || b.Phase == core.Prefill && tokens > d.cfg.MaxExtendTokens || len(b.Seqs) > d.cfg.MaxRunning {
+	if tokens != b.Tokens || prefill > d.cfg.MaxExtendTokens || len(b.Seqs) > d.cfg.MaxRunning {
 		t.Fatalf("%s batch: %d tokens counted as %d in %d requests", b.Phase, tokens, b.Tokens, len(b.Seqs))
 	}
 	d.flying = append(d.flying, b)
+}
+
+// restarted reports whether a request may begin at a position that does not
+// follow the last one: at its first batch, behind what was cached, or after a
+// preemption.
+func (d *driver) restarted(r *core.Req, seq core.Seq, begun bool) bool {
+	aligned := seq.Start%d.cfg.PageSize == 0 && seq.Start < len(r.IDs)
+	return aligned && (!begun || d.s.Status().Preemptions > 0)
 }
 
 func (d *driver) complete(t *rapid.T) {
@@ -158,7 +180,8 @@ func (d *driver) finish() {
 		}
 	}
 	d.check(d.t)
-	if !d.s.Idle() || d.s.FreePages() != d.cfg.NumPages {
-		d.t.Fatalf("at the end %d of %d pages are free, idle: %v", d.s.FreePages(), d.cfg.NumPages, d.s.Idle())
+	d.s.Reset()
+	if free := d.s.Status().FreePages; !d.s.Idle() || free != d.cfg.NumPages {
+		d.t.Fatalf("at the end %d of %d pages are free, idle: %v", free, d.cfg.NumPages, d.s.Idle())
 	}
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/kvcache"
 	"github.com/minisgl/minisgl/go/internal/kvcache/naive"
+	"github.com/minisgl/minisgl/go/internal/kvcache/radix"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of testdata/*.txt")
@@ -22,12 +24,14 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of testda
 // TestScenarios runs the scripts in testdata. A script is blocks of commands and,
 // after a line "----", what they print; CheckIntegrity runs after every command.
 //
-//	config pages=8 page=4 running=4 extend=16 seq=64 eos=0
-//	add uid=1 prompt=10 max=3          a prompt of 10 tokens, at most 3 to generate
+//	config pages=8 page=4 running=4 extend=16 seq=64 eos=0 radix=1 conservative=1 lpm=1 mixed=8
+//	add uid=1 prompt=10 max=3          a prompt of tokens 100 … 109, at most 3 to generate
+//	add uid=1 prompt=10 max=3 from=7   the same, but other tokens from position 7 on
 //	next                               plan a batch
 //	complete 7 9                       the oldest batch gave these tokens
 //	fail                               the oldest batch could not run
 //	abort uid=1
+//	reset                              drop what the prefix cache keeps for nobody
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -87,6 +91,8 @@ func (sc *scenario) run(t *testing.T, out *strings.Builder, line string) {
 		sc.complete(t, out, fields[1:])
 	case "fail":
 		report(out, sc.s.Fail(sc.oldest()))
+	case "reset":
+		fmt.Fprintf(out, "reset: %d pages\n", sc.s.Reset())
 	case "abort":
 		uid := args(t, fields[1:])["uid"]
 		fmt.Fprintf(out, "abort %d: %v\n", uid, sc.s.Abort(core.UID(uid)))
@@ -97,8 +103,19 @@ func (sc *scenario) run(t *testing.T, out *strings.Builder, line string) {
 		t.Fatalf("after %q: %v", line, err)
 	}
 	if fields[0] != "config" && fields[0] != "add" {
-		fmt.Fprintf(out, "waiting %d, running %d, free pages %d\n", sc.s.Waiting(), sc.s.Running(), sc.s.FreePages())
+		fmt.Fprintln(out, status(sc.s.Status()))
 	}
+}
+
+func status(s Status) string {
+	line := fmt.Sprintf("waiting %d, running %d, free pages %d", s.Waiting, s.Running, s.FreePages)
+	if s.CachedPages > 0 {
+		line += fmt.Sprintf(", cached %d (evictable %d)", s.CachedPages, s.EvictablePages)
+	}
+	if s.Preemptions > 0 {
+		line += fmt.Sprintf(", preemptions %d", s.Preemptions)
+	}
+	return line
 }
 
 func args(t *testing.T, fields []string) map[string]int {
@@ -119,13 +136,24 @@ func (sc *scenario) config(t *testing.T, a map[string]int) {
 	if eos, ok := a["eos"]; ok {
 		cfg.EOS = []int32{int32(eos)}
 	}
-	sc.s = New(cfg, naive.New())
+	cfg.Conservative, cfg.MixedTokens = a["conservative"] == 1, a["mixed"]
+	if a["lpm"] == 1 {
+		cfg.Order = LPM
+	}
+	var cache kvcache.PrefixCache = naive.New()
+	if a["radix"] == 1 {
+		cache = radix.New(cfg.PageSize)
+	}
+	sc.s = New(cfg, cache)
 }
 
 func (sc *scenario) add(t *testing.T, out *strings.Builder, a map[string]int) {
 	r := &core.Req{UID: core.UID(a["uid"]), Params: core.DefaultSampling(), IDs: make([]int32, a["prompt"]), PromptLen: a["prompt"]}
 	for i := range r.IDs {
 		r.IDs[i] = int32(100 + i)
+		if from, ok := a["from"]; ok && i >= from {
+			r.IDs[i] += int32(1000 * a["uid"])
+		}
 	}
 	r.Params.MaxTokens = a["max"]
 	r.Params.IgnoreEOS = a["ignore_eos"] == 1
@@ -171,7 +199,16 @@ func (sc *scenario) complete(t *testing.T, out *strings.Builder, fields []string
 		}
 		tokens = append(tokens, int32(n))
 	}
-	report(out, sc.s.Complete(sc.oldest(), tokens))
+	b, samples := sc.oldest(), 0
+	for _, seq := range b.Seqs {
+		if seq.Sample {
+			samples++
+		}
+	}
+	if samples != len(tokens) {
+		t.Fatalf("complete has %d tokens, the batch gives %d; so far:\n%s", len(tokens), samples, out)
+	}
+	report(out, sc.s.Complete(b, tokens))
 }
 
 func report(out *strings.Builder, outs []Output) {

@@ -2,14 +2,16 @@
 // pass computes. It is a pure state machine: no goroutine, clock, device or
 // tokenizer inside. One loop drives it:
 //
-//	s.Add(req)            a request arrives
-//	b := s.Next()         the next batch, or nil when there is nothing to do
+//	s.Add(req)                      a request arrives
+//	b := s.Next()                   the next batch, or nil when there is nothing to do
 //	outs := s.Complete(b, tokens)   the batch has run and gave these tokens
-//	s.Abort(uid)          the caller gave up; allowed at any moment
+//	s.Abort(uid)                    the caller gave up; allowed at any moment
 //
 // Next may be called again before Complete: then the next batch is planned on
 // the tokens that the one in flight will give, which only the device knows yet.
-// A request's pages and slot are released when no batch in flight holds it.
+// Batches run in the order of Next, so pages that one batch still reads may be
+// given to a request of the next; a request that has ended gives up its pages and
+// its slot when no batch in flight holds it.
 package scheduler
 
 import (
@@ -20,14 +22,18 @@ import (
 	"github.com/minisgl/minisgl/go/internal/kvcache"
 )
 
-// Config bounds the scheduler. All fields are required, EOS excepted.
+// Config bounds the scheduler. The numbers are required, the rest may be zero.
 type Config struct {
 	PageSize        int     // tokens of a KV page
 	NumPages        int     // pages there are
 	MaxRunning      int     // requests that run at once; slots are 0 … MaxRunning-1
-	MaxExtendTokens int     // tokens of a prefill batch
+	MaxExtendTokens int     // prompt tokens of a batch
 	MaxSeqLen       int     // prompt and output of a request together
 	EOS             []int32 // tokens that end a sequence
+
+	Order        Order // which waiting request is tried first
+	Conservative bool  // reserve pages for the whole output of a request; else for the share that outputs use on average
+	MixedTokens  int   // prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone, first
 }
 
 // Output is what Complete reports of one request: a token, the end, or both.
@@ -40,22 +46,31 @@ type Output struct {
 
 // Scheduler is the state machine. It is not safe for concurrent use.
 type Scheduler struct {
-	cfg     Config
-	pages   pages
-	waiting []*entry // in order of arrival
-	running []*entry // in order of admission
-	byUID   map[core.UID]*entry
-	slots   []int // free ones
-	spare   []*core.Batch
-	outputs []Output
+	cfg         Config
+	pages       pages
+	share       share
+	waiting     []*entry // in order of arrival; preempted ones before all
+	running     []*entry // in order of UID
+	byUID       map[core.UID]*entry
+	slots       []int // free ones
+	stuck       bool  // no waiting request fits until something is released or added
+	preemptions int64
+	spare       []*core.Batch
+	outputs     []Output
+	order       []*entry // scratch of candidates
 }
 
 // entry is a request's state in the scheduler.
 type entry struct {
 	req      *core.Req
 	handle   kvcache.Handle
-	inFlight int  // batches submitted and not completed that hold it
-	done     bool // ended; waits only for the batches in flight
+	target   int         // positions to compute before decoding: the prompt, and after a preemption what was generated
+	computed int         // positions whose batch has completed
+	planned  *core.Batch // the latest batch that holds it
+	inFlight int         // batches submitted and not completed that hold it
+	running  bool        // has a slot
+	done     bool        // ended; waits only for the batches in flight
+	passed   int         // how often a later request was admitted before it
 }
 
 // New returns an idle scheduler.
@@ -63,6 +78,7 @@ func New(cfg Config, cache kvcache.PrefixCache) *Scheduler {
 	s := &Scheduler{
 		cfg:   cfg,
 		pages: pages{pool: kvcache.NewPool(cfg.NumPages), cache: cache, size: cfg.PageSize},
+		share: newShare(cfg.Conservative),
 		byUID: make(map[core.UID]*entry),
 	}
 	for slot := cfg.MaxRunning - 1; slot >= 0; slot-- {
@@ -90,9 +106,10 @@ func (s *Scheduler) Add(r *core.Req) error {
 		r.MaxLen = r.PromptLen + r.Params.MaxTokens
 	}
 	r.Slot = -1
-	e := &entry{req: r}
+	e := &entry{req: r, target: r.PromptLen}
 	s.byUID[r.UID] = e
 	s.waiting = append(s.waiting, e)
+	s.stuck = false
 	return nil
 }
 
@@ -103,19 +120,18 @@ func (s *Scheduler) Abort(uid core.UID) bool {
 	if !ok || e.done {
 		return false
 	}
-	if i := slices.Index(s.waiting, e); i >= 0 {
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-	}
 	s.finish(e)
 	return true
 }
 
-// Next plans a batch: prompts first, else one token for each running request. It
-// returns nil when there is nothing to compute. The batch is valid until its
-// Complete or Fail.
+// Next plans a batch. It returns nil when there is nothing to compute now. The
+// batch is valid until its Complete or Fail.
 func (s *Scheduler) Next() *core.Batch {
 	b := s.takeBatch()
-	if s.planPrefill(b); len(b.Seqs) == 0 {
+	if s.cfg.MixedTokens > 0 {
+		s.planDecode(b)
+		s.planPrefill(b)
+	} else if s.planPrefill(b); len(b.Seqs) == 0 {
 		s.planDecode(b)
 	}
 	if len(b.Seqs) == 0 {
@@ -133,6 +149,7 @@ func (s *Scheduler) Complete(b *core.Batch, tokens []int32) []Output {
 	for _, seq := range b.Seqs {
 		e := s.byUID[seq.Req.UID]
 		e.inFlight--
+		s.advance(e, seq)
 		if seq.Sample {
 			token := tokens[0]
 			tokens = tokens[1:]
@@ -144,6 +161,20 @@ func (s *Scheduler) Complete(b *core.Batch, tokens []int32) []Output {
 	}
 	s.spare = append(s.spare, b)
 	return s.outputs
+}
+
+// advance notes that positions are computed, and offers those of a prompt to the
+// prefix cache at once. A request that was preempted meanwhile has lost them.
+func (s *Scheduler) advance(e *entry, seq core.Seq) {
+	if !e.running {
+		s.stuck = false
+		return
+	}
+	e.computed = seq.End
+	if seq.End <= e.target && !e.done {
+		s.pages.publish(e)
+		s.stuck = false
+	}
 }
 
 // Fail ends the requests of a batch that the device could not run.
@@ -168,6 +199,7 @@ func (s *Scheduler) accept(e *entry, token int32) {
 	r := e.req
 	if !r.Params.IgnoreEOS && slices.Contains(s.cfg.EOS, token) {
 		s.outputs = append(s.outputs, Output{Req: r, Finish: core.FinishStop})
+		s.share.learn(r)
 		s.finish(e)
 		return
 	}
@@ -175,6 +207,7 @@ func (s *Scheduler) accept(e *entry, token int32) {
 	out := Output{Req: r, Token: token, HasToken: true}
 	if r.RemainLen() == 0 {
 		out.Finish = core.FinishLength
+		s.share.learn(r)
 		s.finish(e)
 	}
 	s.outputs = append(s.outputs, out)
@@ -184,6 +217,9 @@ func (s *Scheduler) accept(e *entry, token int32) {
 // batch in flight uses it.
 func (s *Scheduler) finish(e *entry) {
 	e.done = true
+	if i := slices.Index(s.waiting, e); !e.running && i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}
 	s.release(e)
 }
 
@@ -197,65 +233,46 @@ func (s *Scheduler) release(e *entry) {
 		return
 	}
 	delete(s.byUID, e.req.UID)
-	if i := slices.Index(s.running, e); i >= 0 {
-		s.running = slices.Delete(s.running, i, i+1)
-		s.slots = append(s.slots, e.req.Slot)
+	if e.running {
+		s.leave(e)
 	}
+}
+
+// leave takes a request out of the running ones, with its slot and its pages.
+func (s *Scheduler) leave(e *entry) {
+	i := slices.Index(s.running, e)
+	s.running = slices.Delete(s.running, i, i+1)
+	s.slots = append(s.slots, e.req.Slot)
 	s.pages.release(e)
+	e.running = false
+	e.computed = 0
+	s.stuck = false
 }
 
 func (s *Scheduler) takeBatch() *core.Batch {
 	n := len(s.spare)
 	if n == 0 {
-		return &core.Batch{}
+		return &core.Batch{Phase: core.Decode}
 	}
 	b := s.spare[n-1]
 	s.spare = s.spare[:n-1]
-	*b = core.Batch{Seqs: b.Seqs[:0]}
+	*b = core.Batch{Phase: core.Decode, Seqs: b.Seqs[:0]}
 	return b
 }
 
-// add appends positions [start, end) of a request to a batch and counts them as
-// computed.
+// add appends positions up to end of a request to a batch and counts them as
+// planned.
 func (s *Scheduler) add(b *core.Batch, e *entry, end int, sample bool) {
 	b.Seqs = append(b.Seqs, core.Seq{Req: e.req, Start: e.req.DeviceLen, End: end, Sample: sample})
 	b.Tokens += end - e.req.DeviceLen
 	e.req.DeviceLen = end
+	e.planned = b
 	e.inFlight++
 }
 
-// Waiting and Running are the numbers of requests in either state.
-func (s *Scheduler) Waiting() int { return len(s.waiting) }
-func (s *Scheduler) Running() int { return len(s.running) }
-
-// Idle reports whether no request is left.
-func (s *Scheduler) Idle() bool { return len(s.byUID) == 0 }
-
-// FreePages is the number of pages that could be had now.
-func (s *Scheduler) FreePages() int { return s.pages.available() }
-
-// CheckIntegrity proves that each page and each slot has exactly one owner.
-func (s *Scheduler) CheckIntegrity() error {
-	owners := kvcache.NewOwners(s.cfg.NumPages)
-	slots := slices.Clone(s.slots)
-	for _, e := range s.running {
-		slots = append(slots, e.req.Slot)
-		own := owners.Own(fmt.Sprintf("request %d", e.req.UID))
-		for _, p := range e.req.Pages[len(e.handle.Pages):] {
-			own(p)
-		}
-		if have := len(e.req.Pages) * s.cfg.PageSize; have < e.req.DeviceLen {
-			return fmt.Errorf("scheduler: request %d computed %d positions, but has pages for %d", e.req.UID, e.req.DeviceLen, have)
-		}
-	}
-	if err := s.pages.check(owners); err != nil {
-		return err
-	}
-	slices.Sort(slots)
-	for i, slot := range slots {
-		if slot != i {
-			return fmt.Errorf("scheduler: slots %v have not one owner each", slots)
-		}
-	}
-	return nil
+// Reset drops the prefix cache's pages that nobody uses and returns their
+// number.
+func (s *Scheduler) Reset() int {
+	s.stuck = false
+	return s.pages.reset()
 }

@@ -21,6 +21,4 @@ func (Cache) Evictable() int                       { return 0 }
 func (Cache) Pages() int                           { return 0 }
 func (Cache) CheckIntegrity(func(core.Page)) error { return nil }
 
-func (Cache) Insert(_ []int32, pages []core.Page) (kvcache.Handle, []core.Page) {
-	return kvcache.Handle{}, pages
-}
+func (Cache) Insert([]int32, []core.Page) kvcache.Handle { return kvcache.Handle{} }
