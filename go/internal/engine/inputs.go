@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/device"
+	"github.com/minisgl/minisgl/go/internal/model"
+	"github.com/minisgl/minisgl/go/internal/ops"
+	"github.com/minisgl/minisgl/go/internal/sampler"
+)
+
+// inputs is one set of a batch's input tensors: at fixed device addresses, with
+// a copy on the host that fill writes and write transfers.
+type inputs struct {
+	ids, positions, slots array[int32]        // one for each row
+	table                 array[int32]        // pages of each request, as wide as the batch needs
+	cuQ, kvLens           array[int32]        // one for each request
+	logitRows             array[int32]        // one for each sample
+	sampling              array[ops.Sampling] // one for each sample
+	next                  ops.Tensor          // sampled tokens, I32 [1, MaxRunning]
+	result                []int32             // the host's copy of next
+	pageSize              int
+	pages                 int // width of table
+	samples               int
+	list                  ops.List
+}
+
+// array is a device tensor and the host's values for it.
+type array[T int32 | ops.Sampling] struct {
+	tensor ops.Tensor
+	host   []T
+}
+
+func newArray[T int32 | ops.Sampling](a *allocator, n, words int) array[T] {
+	return array[T]{tensor: a.tensor(n, words, ops.I32), host: make([]T, 0, n)}
+}
+
+func newInputs(a *allocator, cfg Config, rows int) *inputs {
+	pages := (cfg.MaxSeqLen + cfg.PageSize - 1) / cfg.PageSize
+	return &inputs{
+		ids:       newArray[int32](a, rows, 1),
+		positions: newArray[int32](a, rows, 1),
+		slots:     newArray[int32](a, rows, 1),
+		table:     array[int32]{tensor: a.tensor(cfg.MaxRunning, pages, ops.I32)},
+		cuQ:       newArray[int32](a, cfg.MaxRunning+1, 1),
+		kvLens:    newArray[int32](a, cfg.MaxRunning, 1),
+		logitRows: newArray[int32](a, cfg.MaxRunning, 1),
+		sampling:  newArray[ops.Sampling](a, cfg.MaxRunning, ops.SamplingWords),
+		next:      a.tensor(1, cfg.MaxRunning, ops.I32),
+		result:    make([]int32, cfg.MaxRunning),
+		pageSize:  cfg.PageSize,
+	}
+}
+
+// fill describes a batch on the host.
+func (in *inputs) fill(b *core.Batch) error {
+	if b.Tokens > int(in.ids.tensor.Rows) || len(b.Seqs) > int(in.kvLens.tensor.Rows) {
+		return fmt.Errorf("engine: a batch of %d tokens in %d requests exceeds the %d in %d that there is room for",
+			b.Tokens, len(b.Seqs), in.ids.tensor.Rows, in.kvLens.tensor.Rows)
+	}
+	in.reset()
+	for _, seq := range b.Seqs {
+		in.pages = max(in.pages, (seq.End+in.pageSize-1)/in.pageSize)
+	}
+	for _, seq := range b.Seqs {
+		in.add(seq)
+	}
+	in.samples = len(in.logitRows.host)
+	return nil
+}
+
+func (in *inputs) reset() {
+	for _, a := range []*array[int32]{&in.ids, &in.positions, &in.slots, &in.table, &in.cuQ, &in.kvLens, &in.logitRows} {
+		a.host = a.host[:0]
+	}
+	in.sampling.host = in.sampling.host[:0]
+	in.cuQ.host = append(in.cuQ.host, 0)
+	in.pages = 0
+}
+
+// add appends one request's rows. The input of a position whose token the host
+// does not know yet is the one that the device sampled for the request's slot.
+func (in *inputs) add(seq core.Seq) {
+	r := seq.Req
+	for p := seq.Start; p < seq.End; p++ {
+		id := int32(-1 - r.Slot)
+		if p < len(r.IDs) {
+			id = r.IDs[p]
+		}
+		page := int(r.Pages[p/in.pageSize])
+		in.ids.host = append(in.ids.host, id)
+		in.positions.host = append(in.positions.host, int32(p))
+		in.slots.host = append(in.slots.host, int32(page*in.pageSize+p%in.pageSize))
+	}
+	used := (seq.End + in.pageSize - 1) / in.pageSize
+	for i := range in.pages {
+		page := int32(0)
+		if i < used {
+			page = int32(r.Pages[i])
+		}
+		in.table.host = append(in.table.host, page)
+	}
+	in.cuQ.host = append(in.cuQ.host, int32(len(in.ids.host)))
+	in.kvLens.host = append(in.kvLens.host, int32(seq.End))
+	if seq.Sample {
+		in.logitRows.host = append(in.logitRows.host, int32(len(in.ids.host)-1))
+		in.sampling.host = append(in.sampling.host, sampler.Args(r, seq.End))
+	}
+}
+
+// write transfers what fill described.
+func (in *inputs) write(dev device.Device) error {
+	for _, a := range []*array[int32]{&in.ids, &in.positions, &in.slots, &in.table, &in.cuQ, &in.kvLens, &in.logitRows} {
+		if len(a.host) == 0 {
+			continue
+		}
+		if err := dev.Write(a.tensor.Addr, ops.Bytes(a.host)); err != nil {
+			return fmt.Errorf("engine: writing inputs: %w", err)
+		}
+	}
+	if len(in.sampling.host) == 0 {
+		return nil
+	}
+	return dev.Write(in.sampling.tensor.Addr, ops.Bytes(in.sampling.host))
+}
+
+// view returns the batch's tensors as the model wants them.
+func (in *inputs) view(rope, last ops.Tensor, pageSize int) model.Inputs {
+	row := func(a array[int32]) ops.Tensor { return ops.New(a.tensor.Addr, 1, len(a.host), ops.I32) }
+	return model.Inputs{
+		IDs:       row(in.ids),
+		Last:      last,
+		LogitRows: row(in.logitRows),
+		Rope:      ops.Rope{Positions: row(in.positions), Slots: row(in.slots), Table: rope, PageSize: pageSize},
+		Paged: ops.Paged{
+			Table:    ops.New(in.table.tensor.Addr, len(in.kvLens.host), in.pages, ops.I32),
+			CuQLens:  row(in.cuQ),
+			KVLens:   row(in.kvLens),
+			PageSize: pageSize,
+		},
+	}
+}

@@ -1,0 +1,108 @@
+// Package llm is the engine's public face: it loads a model, takes requests and
+// gives back tokens. The server, the Python bindings and the offline benches all
+// stand on it.
+//
+//	engine, err := llm.New(ctx, llm.Config{Model: "smollm2-135m"})
+//	defer engine.Close()
+//	outs, err := engine.Generate(ctx, []llm.Request{{Text: "The capital of France is", Params: llm.DefaultSampling()}}, nil)
+package llm
+
+import (
+	"time"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+)
+
+// SamplingParams, FinishReason and InvalidError are shared with the layers below.
+type (
+	SamplingParams = core.SamplingParams
+	FinishReason   = core.FinishReason
+	InvalidError   = core.InvalidError
+)
+
+// The reasons why a request ended.
+const (
+	FinishStop   = core.FinishStop   // an end-of-sequence token
+	FinishLength = core.FinishLength // max_tokens, or the context is full
+	FinishAbort  = core.FinishAbort  // the caller gave up, or the engine was closed
+	FinishError  = core.FinishError  // the device failed; see Event.Err
+)
+
+// DefaultSampling returns greedy sampling of at most 1024 tokens.
+func DefaultSampling() SamplingParams { return core.DefaultSampling() }
+
+// Request is one prompt. TokenIDs wins when it is not nil; else Text is encoded,
+// with the special tokens that the tokenizer adds (no chat template; see
+// LLM.EncodeChat).
+type Request struct {
+	Text     string
+	TokenIDs []int32
+	Params   SamplingParams
+}
+
+// Event is one step of a running request. Every accepted request gives exactly
+// one event whose Finish is set, and nothing after it. Each generated token has
+// an event of its own, in order; an end-of-sequence token that ended the request
+// is not reported as a token.
+type Event struct {
+	Token    int32        // the generated token, if HasToken
+	HasToken bool         // false: this event only ends the request
+	Text     string       // text that became certain; "" while a character is incomplete
+	Finish   FinishReason // "" while running
+	Err      error        // why, if Finish is FinishError
+	Usage    Usage        // as of this event
+}
+
+// Usage counts a request's tokens.
+type Usage struct {
+	PromptTokens     int
+	CachedTokens     int // prompt tokens whose KV was found in the prefix cache
+	CompletionTokens int
+}
+
+// Output is a finished request. TokenIDs and Text are without the
+// end-of-sequence token that ended it; Text keeps special tokens, as
+// mini-sglang's offline API does.
+type Output struct {
+	Text     string
+	TokenIDs []int32
+	Finish   FinishReason
+	Usage    Usage
+	TTFT     time.Duration // from submission to the first token
+	E2E      time.Duration // from submission to the end
+}
+
+// Progress tells how far a Generate call is.
+type Progress struct {
+	Requests, DoneRequests int
+	PromptTokens           int // computed or found in the cache so far
+	CompletionTokens       int
+}
+
+// Info describes a loaded model.
+type Info struct {
+	Model        string // as given in Config.Model
+	Path         string // what it resolved to
+	Architecture string
+	DType        string
+	Device       string // with the instruction set, "cpu (avx512)"
+	Threads      int
+	VocabSize    int
+	MaxSeqLen    int // prompt and output together
+	NumPages     int
+	PageSize     int
+	LoadTime     time.Duration
+}
+
+// Stats is a snapshot of a running engine.
+type Stats struct {
+	Waiting, Running            int
+	FreePages, TotalPages       int   // KV pages that nobody owns; all there are
+	CachedPages, EvictablePages int   // owned by the prefix cache; of those, used by nobody
+	Preemptions                 int64 // requests put back for want of pages
+	PromptTokens, CachedTokens  int64 // computed, and found in the prefix cache, since the start
+	CompletionTokens            int64
+	FinishedReqs, AbortedReqs   int64
+	PrefillBatches, DecodeSteps int64
+	Forward                     time.Duration // time spent in forward passes
+}

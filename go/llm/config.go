@@ -1,0 +1,107 @@
+package llm
+
+import (
+	"log/slog"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+)
+
+// Config holds the engine's options; the JSON names are the keyword arguments of
+// Python's LLM. A zero field means its default.
+type Config struct {
+	Model             string       `json:"model_path"`           // name, directory, .gguf file
+	DType             string       `json:"dtype"`                // auto (default), float32, bfloat16
+	Device            string       `json:"device"`               // auto (default), cpu, ref
+	Threads           int          `json:"num_threads"`          // default: the CPU cores that the process may use
+	MaxRunningReq     int          `json:"max_running_req"`      // requests that run at once; default 256
+	MaxSeqLenOverride int          `json:"max_seq_len_override"` // default: the model's max_position_embeddings
+	NumPageOverride   int          `json:"num_page_override"`    // default: from MemoryRatio
+	PageSize          int          `json:"page_size"`            // tokens of a KV page, 1 to 256; default 1
+	MaxExtendTokens   int          `json:"max_extend_tokens"`    // prefill tokens of a batch; default 8192
+	MemoryRatio       float64      `json:"memory_ratio"`         // share of the free memory for weights and KV; default 0.9
+	CacheType         string       `json:"cache_type"`           // radix (default), naive
+	SchedulePolicy    string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
+	Admission         string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
+	MixedTokens       int          `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch; default 0: prompts run alone
+	DisableOverlap    bool         `json:"disable_overlap"`      // plan a batch only when the one before is done
+	Seed              uint64       `json:"seed"`                 // of requests that bring none; default 42
+	Logger            *slog.Logger `json:"-"`                    // default: slog.Default()
+}
+
+const (
+	defaultMaxRunningReq   = 256
+	defaultMaxExtendTokens = 8192
+	defaultMemoryRatio     = 0.9
+	defaultSeed            = 42
+	maxPageSize            = 256
+	maxRunningReqLimit     = 65536
+)
+
+// withDefaults returns c with its zero fields filled in, or the first field
+// whose value can't be used.
+func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.DType, "auto")
+	setDefault(&c.Device, "auto")
+	setDefault(&c.CacheType, "radix")
+	setDefault(&c.SchedulePolicy, "fcfs")
+	setDefault(&c.Admission, "optimistic")
+	setDefault(&c.MaxRunningReq, defaultMaxRunningReq)
+	setDefault(&c.MaxExtendTokens, defaultMaxExtendTokens)
+	setDefault(&c.PageSize, 1)
+	setDefault(&c.MemoryRatio, defaultMemoryRatio)
+	setDefault(&c.Seed, defaultSeed)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, c.validate()
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Model == "":
+		return core.Invalid("model_path", "is empty; give a model's name (smollm2-135m), a directory or a .gguf file")
+	case !oneOf(c.DType, "auto", "float32", "bfloat16"):
+		return core.Invalid("dtype", "must be auto, float32 or bfloat16, got %q", c.DType)
+	case !oneOf(c.Device, "auto", "cpu", "ref"):
+		return core.Invalid("device", "must be auto, cpu or ref, got %q", c.Device)
+	case !oneOf(c.CacheType, "radix", "naive"):
+		return core.Invalid("cache_type", "must be radix or naive, got %q", c.CacheType)
+	case !oneOf(c.SchedulePolicy, "fcfs", "lpm"):
+		return core.Invalid("schedule_policy", "must be fcfs or lpm, got %q", c.SchedulePolicy)
+	case !oneOf(c.Admission, "optimistic", "conservative"):
+		return core.Invalid("admission", "must be optimistic or conservative, got %q", c.Admission)
+	case c.MixedTokens < 0:
+		return core.Invalid("mixed_prefill_tokens", "must be 0 (off) or more, got %d", c.MixedTokens)
+	case c.Threads < 0 || c.Threads > 1024:
+		return core.Invalid("num_threads", "must be 0 (all cores) to 1024, got %d", c.Threads)
+	case c.MaxRunningReq < 1 || c.MaxRunningReq > maxRunningReqLimit:
+		return core.Invalid("max_running_req", "must be 1 to %d, got %d", maxRunningReqLimit, c.MaxRunningReq)
+	case c.MaxSeqLenOverride < 0:
+		return core.Invalid("max_seq_len_override", "must be positive, got %d", c.MaxSeqLenOverride)
+	case c.NumPageOverride < 0:
+		return core.Invalid("num_page_override", "must be positive, got %d", c.NumPageOverride)
+	case c.PageSize < 1 || c.PageSize > maxPageSize:
+		return core.Invalid("page_size", "must be 1 to %d, got %d", maxPageSize, c.PageSize)
+	case c.MaxExtendTokens < 1:
+		return core.Invalid("max_extend_tokens", "must be at least 1, got %d", c.MaxExtendTokens)
+	case !(c.MemoryRatio > 0 && c.MemoryRatio <= 1):
+		return core.Invalid("memory_ratio", "must be in (0, 1], got %v", c.MemoryRatio)
+	}
+	return nil
+}
+
+func oneOf(s string, list ...string) bool {
+	for _, l := range list {
+		if s == l {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,191 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/device"
+	"github.com/minisgl/minisgl/go/internal/engine"
+	"github.com/minisgl/minisgl/go/internal/kvcache/naive"
+	"github.com/minisgl/minisgl/go/internal/kvcache/radix"
+	"github.com/minisgl/minisgl/go/internal/sampler"
+	"github.com/minisgl/minisgl/go/internal/scheduler"
+	"github.com/minisgl/minisgl/go/tokenizer"
+)
+
+// ErrClosed and ErrDraining refuse requests to an engine that was closed, or
+// that is finishing what it has.
+var (
+	ErrClosed   = errors.New("llm: the engine is closed")
+	ErrDraining = errors.New("llm: the engine is shutting down and takes no new requests")
+)
+
+// LLM is a loaded model and the loop that runs it. It is safe for concurrent
+// use.
+type LLM struct {
+	cfg    Config
+	info   Info
+	tok    *tokenizer.Tokenizer
+	dev    device.Device
+	eng    *engine.Engine
+	sched  *scheduler.Scheduler
+	nextID atomic.Uint64
+
+	commands chan command
+	stopped  chan struct{} // closed when the loop has ended
+	draining atomic.Bool
+	closing  sync.Once
+	closeErr error
+
+	sinks   map[core.UID]sink // the loop's; where each request's outputs go
+	lastEnd time.Time         // the loop's; when the latest batch ended
+	mu      sync.Mutex
+	stats   Stats // guarded by mu
+}
+
+// New resolves the model's name, loads it and starts the engine. The context
+// only bounds the loading.
+func New(ctx context.Context, cfg Config) (*LLM, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m, err := load(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l := &LLM{
+		cfg: cfg, info: m.info, tok: m.tok, dev: m.dev, eng: m.eng,
+		sched:    newScheduler(cfg, m),
+		commands: make(chan command),
+		stopped:  make(chan struct{}),
+		sinks:    make(map[core.UID]sink),
+	}
+	l.publish()
+	go l.loop()
+	return l, nil
+}
+
+// newScheduler sizes the scheduler for a loaded model.
+func newScheduler(cfg Config, m *loaded) *scheduler.Scheduler {
+	sc := scheduler.Config{
+		PageSize: cfg.PageSize, NumPages: m.info.NumPages, MaxRunning: cfg.MaxRunningReq,
+		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: m.info.MaxSeqLen, EOS: m.eos,
+		Conservative: cfg.Admission == "conservative", MixedTokens: cfg.MixedTokens,
+	}
+	if cfg.SchedulePolicy == "lpm" {
+		sc.Order = scheduler.LPM
+	}
+	if cfg.CacheType == "naive" {
+		return scheduler.New(sc, naive.New())
+	}
+	return scheduler.New(sc, radix.New(cfg.PageSize))
+}
+
+// Info describes the loaded model.
+func (l *LLM) Info() Info { return l.info }
+
+// Tokenizer returns the model's tokenizer; it lives until Close.
+func (l *LLM) Tokenizer() *tokenizer.Tokenizer { return l.tok }
+
+// Stats returns a snapshot of the engine.
+func (l *LLM) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats
+}
+
+// EncodeChat renders messages with the model's chat template and encodes the
+// result. A template that refuses the messages, or a model without one, gives an
+// InvalidError.
+func (l *LLM) EncodeChat(msgs []tokenizer.Message, o tokenizer.TemplateOptions) ([]int32, error) {
+	if !l.tok.HasChatTemplate() {
+		return nil, core.Invalid("messages", "the model %s has no chat template; send a prompt instead", l.info.Model)
+	}
+	ids, err := l.tok.EncodeChat(msgs, o)
+	if err != nil {
+		return nil, core.Invalid("messages", "%v", err)
+	}
+	return ids, nil
+}
+
+// prepare checks a request and turns it into the scheduler's form.
+func (l *LLM) prepare(req Request) (*core.Req, error) {
+	if l.draining.Load() {
+		return nil, ErrDraining
+	}
+	if err := req.Params.Validate(); err != nil {
+		return nil, err
+	}
+	ids := slices.Clone(req.TokenIDs)
+	if req.TokenIDs == nil {
+		var err error
+		if ids, err = l.tok.Encode(req.Text, true); err != nil {
+			return nil, core.Invalid("prompt", "%v", err)
+		}
+	}
+	if err := l.checkPrompt(ids); err != nil {
+		return nil, err
+	}
+	uid := core.UID(l.nextID.Add(1))
+	params := req.Params
+	if params.Seed == nil {
+		seed := sampler.Seed(l.cfg.Seed, uid)
+		params.Seed = &seed
+	}
+	return &core.Req{UID: uid, Params: params, IDs: ids, PromptLen: len(ids)}, nil
+}
+
+func (l *LLM) checkPrompt(ids []int32) error {
+	if len(ids) == 0 {
+		return core.Invalid("prompt", "is empty; it needs at least one token")
+	}
+	if len(ids) >= l.info.MaxSeqLen {
+		return core.Invalid("prompt", "has %d tokens, but prompt and output together may have at most %d", len(ids), l.info.MaxSeqLen)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= l.info.VocabSize {
+			return core.Invalid("prompt", "token %d is %d, but the vocabulary has ids 0 to %d", i, id, l.info.VocabSize-1)
+		}
+	}
+	return nil
+}
+
+// Drain refuses new requests and waits until the running ones have ended; when
+// ctx ends first, they are aborted.
+func (l *LLM) Drain(ctx context.Context) error {
+	l.draining.Store(true)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s := l.Stats()
+		if s.Waiting+s.Running == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-l.stopped:
+			return nil
+		case <-ctx.Done():
+			l.send(command{kind: abortAll})
+			return fmt.Errorf("llm: %d requests were aborted: %w", s.Waiting+s.Running, ctx.Err())
+		}
+	}
+}
+
+// Close aborts what runs, ends the loop and frees the device's memory. A second
+// call does nothing.
+func (l *LLM) Close() error {
+	l.closing.Do(func() {
+		l.send(command{kind: quit})
+		<-l.stopped
+		l.closeErr = errors.Join(l.dev.Close(), l.tok.Close())
+	})
+	return l.closeErr
+}

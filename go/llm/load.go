@@ -1,0 +1,223 @@
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/minisgl/minisgl/go/internal/device"
+	"github.com/minisgl/minisgl/go/internal/device/cpu"
+	"github.com/minisgl/minisgl/go/internal/device/ref"
+	"github.com/minisgl/minisgl/go/internal/engine"
+	"github.com/minisgl/minisgl/go/internal/model"
+	"github.com/minisgl/minisgl/go/internal/ops"
+	"github.com/minisgl/minisgl/go/internal/weights"
+	"github.com/minisgl/minisgl/go/tokenizer"
+)
+
+// loaded is a model that is ready to run.
+type loaded struct {
+	info Info
+	tok  *tokenizer.Tokenizer
+	dev  device.Device
+	eng  *engine.Engine
+	eos  []int32
+}
+
+// Resolve turns a model's name into a path: a directory or a .gguf file as it
+// is, a known name (smollm2-135m) by fetching it once into the user's cache, with
+// progress written to w.
+func Resolve(ctx context.Context, name string, w io.Writer) (string, error) {
+	return weights.Resolve(ctx, name, w)
+}
+
+// OpList prints the operations of a forward pass of the named model: a prompt of
+// three tokens.
+func OpList(ctx context.Context, name string) (string, error) {
+	ck, mc, err := openModel(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer ck.Close()
+	return model.OpList(mc)
+}
+
+// load makes a model ready. Whatever it opened is closed again if it fails.
+func load(ctx context.Context, cfg Config) (m *loaded, err error) {
+	start := time.Now()
+	ck, mc, err := openModel(ctx, cfg.Model)
+	if err != nil {
+		return nil, err
+	}
+	defer ck.Close()
+	m = &loaded{info: Info{Model: cfg.Model, Path: ck.Path, Architecture: mc.Architecture, PageSize: cfg.PageSize}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.close())
+		}
+	}()
+	if m.tok, err = openTokenizer(ck); err != nil {
+		return m, err
+	}
+	if m.eos, err = endTokens(ck, mc, m.tok); err != nil {
+		return m, err
+	}
+	if m.dev, err = openDevice(cfg); err != nil {
+		return m, err
+	}
+	if err := m.build(cfg, mc, ck); err != nil {
+		return m, err
+	}
+	m.info.LoadTime = time.Since(start)
+	cfg.Logger.Info("model loaded", "model", cfg.Model, "architecture", mc.Architecture, "dtype", m.info.DType,
+		"device", m.info.Device, "max_seq_len", m.info.MaxSeqLen, "pages", m.info.NumPages, "page_size", cfg.PageSize,
+		"seconds", m.info.LoadTime.Seconds())
+	return m, ctx.Err()
+}
+
+func openModel(ctx context.Context, name string) (*weights.Checkpoint, model.Config, error) {
+	path, err := weights.Resolve(ctx, name, os.Stderr)
+	if err != nil {
+		return nil, model.Config{}, err
+	}
+	ck, err := weights.Open(path)
+	if err != nil {
+		return nil, model.Config{}, err
+	}
+	mc, err := model.ParseConfig(ck.Config)
+	if err != nil {
+		return nil, mc, errors.Join(fmt.Errorf("llm: %s: %w", path, err), ck.Close())
+	}
+	return ck, mc, nil
+}
+
+// build sizes the engine and loads the weights.
+func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) error {
+	dt := ops.BF16
+	if cfg.DType == "float32" || cfg.DType == "auto" && mc.DType == "float32" {
+		dt = ops.F32
+	}
+	seqLen := mc.MaxPositions
+	if cfg.MaxSeqLenOverride > 0 {
+		seqLen = cfg.MaxSeqLenOverride
+	}
+	pages := cfg.NumPageOverride
+	if pages == 0 {
+		var err error
+		if pages, err = engine.ChooseNumPages(mc, dt, cfg.PageSize, cfg.MaxRunningReq, seqLen, cfg.MemoryRatio); err != nil {
+			return err
+		}
+	}
+	seqLen = min(seqLen, pages*cfg.PageSize)
+	vocab := min(mc.VocabSize, m.tok.VocabSize())
+	m.info.DType = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16"}[dt]
+	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, seqLen, pages
+	m.info.Device, m.info.Threads = m.dev.Name(), cfg.Threads
+	var err error
+	m.eng, err = engine.New(engine.Config{
+		DType: dt, PageSize: cfg.PageSize, NumPages: pages, MaxRunning: cfg.MaxRunningReq,
+		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, Vocab: vocab,
+	}, mc, ck, m.dev)
+	return err
+}
+
+func (m *loaded) close() error {
+	var errs []error
+	if m.dev != nil {
+		errs = append(errs, m.dev.Close())
+	}
+	if m.tok != nil {
+		errs = append(errs, m.tok.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func openDevice(cfg Config) (device.Device, error) {
+	if cfg.Device == "ref" {
+		return ref.New(), nil
+	}
+	threads := cfg.Threads
+	if threads == 0 {
+		threads = runtime.NumCPU()
+	}
+	return cpu.New(threads)
+}
+
+// openTokenizer finds a checkpoint's tokenizer: files beside the weights, or a
+// GGUF file's metadata.
+func openTokenizer(ck *weights.Checkpoint) (*tokenizer.Tokenizer, error) {
+	if ck.Metadata == nil {
+		return tokenizer.Open(ck.TokenizerDir)
+	}
+	v, err := vocabulary(ck.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("llm: %s: %w", ck.Path, err)
+	}
+	return tokenizer.FromVocab(v)
+}
+
+// vocabulary reads the tokenizer.* keys of a GGUF file.
+func vocabulary(m *weights.Metadata) (tokenizer.Vocab, error) {
+	const prefix = "tokenizer.ggml."
+	id := func(key string) int32 {
+		if n, ok := m.Int(prefix + key); ok {
+			return int32(n)
+		}
+		return -1
+	}
+	flag := func(key string) bool {
+		b, _ := m.Bool(prefix + key)
+		return b
+	}
+	v := tokenizer.Vocab{
+		BOS: id("bos_token_id"), EOS: id("eos_token_id"), UNK: id("unknown_token_id"), PAD: id("padding_token_id"),
+		AddBOS: flag("add_bos_token"), AddEOS: flag("add_eos_token"), AddSpacePrefix: flag("add_space_prefix"),
+	}
+	var ok bool
+	if v.Model, ok = m.String(prefix + "model"); !ok {
+		return v, errors.New("the file has no tokenizer (tokenizer.ggml.model)")
+	}
+	if v.Tokens, ok = m.Strings(prefix + "tokens"); !ok {
+		return v, errors.New("the file has no vocabulary (tokenizer.ggml.tokens)")
+	}
+	v.Pre, _ = m.String(prefix + "pre")
+	v.Merges, _ = m.Strings(prefix + "merges")
+	v.ChatTemplate, _ = m.String("tokenizer.chat_template")
+	scores, _ := m.Floats(prefix + "scores")
+	for _, s := range scores {
+		v.Scores = append(v.Scores, float32(s))
+	}
+	types, _ := m.Ints(prefix + "token_type")
+	for _, t := range types {
+		v.Types = append(v.Types, int32(t))
+	}
+	return v, nil
+}
+
+// endTokens returns the tokens that end a sequence: those of generation_config,
+// else of the configuration, else the tokenizer's one.
+func endTokens(ck *weights.Checkpoint, mc model.Config, tok *tokenizer.Tokenizer) ([]int32, error) {
+	if ck.Generation != nil {
+		var g struct {
+			EOS json.RawMessage `json:"eos_token_id"`
+		}
+		if err := json.Unmarshal(ck.Generation, &g); err != nil {
+			return nil, fmt.Errorf("llm: generation_config.json: %w", err)
+		}
+		if ids, err := model.ParseEOS(g.EOS); err != nil || len(ids) > 0 {
+			return ids, err
+		}
+	}
+	if len(mc.EOS) > 0 {
+		return mc.EOS, nil
+	}
+	if id, ok := tok.EOS(); ok {
+		return []int32{id}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,233 @@
+package llm
+
+import (
+	"time"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/scheduler"
+)
+
+// command is what other goroutines ask of the loop.
+type command struct {
+	kind commandKind
+	reqs []*core.Req
+	sink sink       // of reqs
+	uids []core.UID // of abort
+}
+
+type commandKind uint8
+
+const (
+	addReqs commandKind = iota
+	abortReqs
+	abortAll
+	quit
+)
+
+// sink takes a request's outputs. It is called by the loop, so it must not
+// block.
+type sink interface {
+	push(out scheduler.Output, err error)
+}
+
+// send gives the loop a command between two batches, or reports that the loop
+// has ended.
+func (l *LLM) send(c command) bool {
+	select {
+	case l.commands <- c:
+		return true
+	case <-l.stopped:
+		return false
+	}
+}
+
+// loop is the engine's only goroutine: it drives the scheduler and runs its
+// batches. While one batch runs, the next is planned, recorded and submitted.
+func (l *LLM) loop() {
+	var flying *flight
+	for l.obey(flying) {
+		next := l.start()
+		if flying != nil {
+			l.finish(flying)
+		}
+		if next != nil && l.cfg.DisableOverlap {
+			l.finish(next)
+			next = nil
+		}
+		flying = next
+		l.publish()
+	}
+	if flying != nil {
+		l.finish(flying)
+	}
+	l.end()
+}
+
+// obey carries out the commands that are there, and waits for one when there is
+// nothing else to do. It returns false when the engine is to end.
+func (l *LLM) obey(flying *flight) bool {
+	if flying == nil && l.sched.Idle() && !l.do(<-l.commands) {
+		return false
+	}
+	for {
+		select {
+		case c := <-l.commands:
+			if !l.do(c) {
+				return false
+			}
+		default:
+			return true
+		}
+	}
+}
+
+func (l *LLM) do(c command) bool {
+	switch c.kind {
+	case addReqs:
+		for _, r := range c.reqs {
+			l.sinks[r.UID] = c.sink
+			if err := l.sched.Add(r); err != nil {
+				l.deliver(scheduler.Output{Req: r, Finish: core.FinishError}, err)
+			}
+		}
+	case abortReqs:
+		for _, uid := range c.uids {
+			l.abort(uid)
+		}
+	case abortAll:
+		l.abortAll()
+	case quit:
+		return false
+	}
+	return true
+}
+
+// flight is a batch that the device is running.
+type flight struct {
+	batch *core.Batch
+	start time.Time
+}
+
+// start plans and submits a batch; nil if there is none.
+func (l *LLM) start() *flight {
+	b := l.sched.Next()
+	if b == nil {
+		return nil
+	}
+	f := &flight{batch: b, start: time.Now()}
+	if err := l.eng.Submit(b); err != nil {
+		l.fail(b, err)
+		return nil
+	}
+	return f
+}
+
+// finish waits for a batch and hands out what it gave.
+func (l *LLM) finish(f *flight) {
+	next, err := l.eng.Wait()
+	if err != nil {
+		l.fail(f.batch, err)
+		return
+	}
+	l.count(f)
+	for _, out := range l.sched.Complete(f.batch, next) {
+		l.deliver(out, nil)
+	}
+}
+
+// fail ends the requests of a batch that could not run.
+func (l *LLM) fail(b *core.Batch, err error) {
+	l.cfg.Logger.Error("the device failed", "error", err)
+	for _, out := range l.sched.Fail(b) {
+		l.deliver(out, err)
+	}
+}
+
+// deliver passes an output to its request's sink and forgets the request when it
+// has ended.
+func (l *LLM) deliver(out scheduler.Output, err error) {
+	s, ok := l.sinks[out.Req.UID]
+	if !ok {
+		return
+	}
+	if out.Finish != "" {
+		delete(l.sinks, out.Req.UID)
+		l.countFinish(out)
+	}
+	s.push(out, err)
+}
+
+// abort ends a request that is still there.
+func (l *LLM) abort(uid core.UID) {
+	if s, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
+		delete(l.sinks, uid)
+		out := scheduler.Output{Req: &core.Req{UID: uid}, Finish: core.FinishAbort}
+		l.countFinish(out)
+		s.push(out, nil)
+	}
+}
+
+func (l *LLM) abortAll() {
+	for uid := range l.sinks {
+		l.abort(uid)
+	}
+}
+
+// end is the loop's last act: every request gets its end. A command that comes
+// later is refused by send.
+func (l *LLM) end() {
+	l.abortAll()
+	l.publish()
+	close(l.stopped)
+}
+
+// count adds a batch that has run to the statistics.
+func (l *LLM) count(f *flight) {
+	now := time.Now()
+	begun := f.start
+	if l.lastEnd.After(begun) {
+		begun = l.lastEnd // it was submitted while another one ran
+	}
+	l.lastEnd = now
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.Forward += now.Sub(begun)
+	if f.batch.Phase == core.Prefill {
+		l.stats.PrefillBatches++
+	} else {
+		l.stats.DecodeSteps++
+	}
+	for _, seq := range f.batch.Seqs {
+		if seq.Start < seq.Req.PromptLen {
+			l.stats.PromptTokens += int64(min(seq.End, seq.Req.PromptLen) - seq.Start)
+		}
+		if seq.Sample {
+			l.stats.CompletionTokens++
+		}
+	}
+}
+
+func (l *LLM) countFinish(out scheduler.Output) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if out.Finish == core.FinishAbort {
+		l.stats.AbortedReqs++
+	} else {
+		l.stats.FinishedReqs++
+		l.stats.CachedTokens += int64(out.Req.CachedLen)
+	}
+}
+
+// publish brings the scheduler's figures into the statistics.
+func (l *LLM) publish() {
+	status := l.sched.Status()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.Waiting = status.Waiting
+	l.stats.Running = status.Running
+	l.stats.FreePages = status.FreePages
+	l.stats.CachedPages = status.CachedPages
+	l.stats.EvictablePages = status.EvictablePages
+	l.stats.Preemptions = status.Preemptions
+	l.stats.TotalPages = l.info.NumPages
+}

@@ -1,0 +1,122 @@
+package llm_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/minisgl/minisgl/go/llm"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const tinyModel = "../internal/model/testdata/tiny/llama-tied"
+
+func open(t *testing.T, cfg llm.Config) *llm.LLM {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	l, err := llm.New(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// workload is requests of many lengths, greedy and sampled, some of which share
+// their beginnings.
+func workload(n int) []llm.Request {
+	rng := rand.New(rand.NewPCG(1, 2))
+	shared := make([]int32, 24)
+	for i := range shared {
+		shared[i] = int32(rng.IntN(250))
+	}
+	reqs := make([]llm.Request, n)
+	for i := range reqs {
+		var ids []int32
+		if i%3 == 0 {
+			ids = append(ids, shared...)
+		}
+		for range 1 + rng.IntN(40) {
+			ids = append(ids, int32(rng.IntN(250)))
+		}
+		p := llm.DefaultSampling()
+		p.MaxTokens = 1 + rng.IntN(24)
+		p.IgnoreEOS = i%2 == 0
+		if i%4 >= 2 {
+			p.Temperature, p.TopK, p.TopP = 0.8, 20, 0.95
+		}
+		if i%8 == 7 {
+			p.TopK, p.TopP = -1, 1
+		}
+		reqs[i] = llm.Request{TokenIDs: ids, Params: p}
+	}
+	return reqs
+}
+
+func tokens(t *testing.T, l *llm.LLM, reqs []llm.Request) [][]int32 {
+	t.Helper()
+	outs, err := l.Generate(context.Background(), reqs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([][]int32, len(outs))
+	for i, o := range outs {
+		ids[i] = o.TokenIDs
+	}
+	return ids
+}
+
+// TestMetamorphic runs one workload under every combination of scheduling
+// options: the tokens must be equal, since no row's result depends on its batch.
+func TestMetamorphic(t *testing.T) {
+	for _, dev := range []string{"cpu", "ref"} {
+		for _, dtype := range []string{"float32", "bfloat16"} {
+			t.Run(dev+"/"+dtype, func(t *testing.T) {
+				reqs := workload(12)
+				if dev == "ref" {
+					reqs = reqs[:6]
+				}
+				base := llm.Config{Model: tinyModel, Device: dev, DType: dtype, NumPageOverride: 4096, MaxSeqLenOverride: 128}
+				want := tokens(t, open(t, base), reqs)
+				for _, cfg := range variants(base) {
+					name := fmt.Sprintf("page %d, extend %d, running %d, threads %d", cfg.PageSize, cfg.MaxExtendTokens, cfg.MaxRunningReq, cfg.Threads)
+					if diff := cmp.Diff(want, tokens(t, open(t, cfg), reqs)); diff != "" {
+						t.Errorf("%s: tokens differ (-base +got):\n%s", name, diff)
+					}
+				}
+			})
+		}
+	}
+}
+
+// variants are all combinations of the options that must not matter.
+func variants(base llm.Config) []llm.Config {
+	threads := []int{1, 2}
+	if base.Device == "ref" {
+		threads = []int{1} // it has no threads
+	}
+	var all []llm.Config
+	for _, page := range []int{1, 16, 64} {
+		for _, extend := range []int{16, 64, 8192} {
+			for _, running := range []int{1, 4, 16} {
+				for _, n := range threads {
+					cfg := base
+					cfg.PageSize, cfg.MaxExtendTokens, cfg.MaxRunningReq, cfg.Threads = page, extend, running, n
+					cfg.NumPageOverride = base.NumPageOverride / page
+					all = append(all, cfg)
+				}
+			}
+		}
+	}
+	return all
+}

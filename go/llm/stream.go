@@ -1,0 +1,126 @@
+package llm
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/scheduler"
+	"github.com/minisgl/minisgl/go/tokenizer"
+)
+
+// Stream is a running request, read by one goroutine. Its events wait in memory
+// until they are read; there are at most as many as the request has tokens.
+type Stream struct {
+	l      *LLM
+	uid    core.UID
+	detok  *tokenizer.Detokenizer
+	usage  Usage
+	ended  bool
+	unhook func() bool
+	queue  queue
+}
+
+// Stream starts a request. An InvalidError says what is wrong with it; ErrClosed
+// and ErrDraining that the engine takes none. When ctx ends the request is
+// aborted. Text leaves out special tokens.
+func (l *LLM) Stream(ctx context.Context, req Request) (*Stream, error) {
+	r, err := l.prepare(req)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{l: l, uid: r.UID, detok: l.tok.NewDetokenizer(true)}
+	s.usage.PromptTokens = r.PromptLen
+	s.queue.ready = make(chan struct{}, 1)
+	if !l.send(command{kind: addReqs, reqs: []*core.Req{r}, sink: &s.queue}) {
+		return nil, ErrClosed
+	}
+	s.unhook = context.AfterFunc(ctx, s.abort)
+	return s, nil
+}
+
+// Next returns the next event and io.EOF after the last one. When ctx ends first
+// it returns ctx's error, and the request goes on.
+func (s *Stream) Next(ctx context.Context) (Event, error) {
+	if s.ended {
+		return Event{}, io.EOF
+	}
+	item, err := s.queue.pop(ctx)
+	if err != nil {
+		return Event{}, err
+	}
+	return s.event(item), nil
+}
+
+// event turns a token into text.
+func (s *Stream) event(it item) Event {
+	ev := Event{Token: it.token, HasToken: it.hasToken, Finish: it.finish, Err: it.err}
+	if it.hasToken {
+		ev.Text = s.detok.Push(it.token)
+		s.usage.CompletionTokens++
+		s.usage.CachedTokens = it.cached
+	}
+	if it.finish != "" {
+		ev.Text += s.detok.Flush()
+		s.ended = true
+		s.unhook()
+	}
+	ev.Usage = s.usage
+	return ev
+}
+
+// Close aborts the request if it is still running.
+func (s *Stream) Close() {
+	s.unhook()
+	if !s.ended {
+		s.abort()
+	}
+}
+
+func (s *Stream) abort() { s.l.send(command{kind: abortReqs, uids: []core.UID{s.uid}}) }
+
+// queue passes a request's outputs from the loop to its reader.
+type queue struct {
+	mu    sync.Mutex
+	items []item
+	ready chan struct{} // holds a token when items may have come
+}
+
+// item is the part of a scheduler.Output that outlives the loop's step.
+type item struct {
+	token    int32
+	hasToken bool
+	cached   int
+	finish   FinishReason
+	err      error
+}
+
+// push implements sink.
+func (q *queue) push(out scheduler.Output, err error) {
+	q.mu.Lock()
+	q.items = append(q.items, item{out.Token, out.HasToken, out.Req.CachedLen, out.Finish, err})
+	q.mu.Unlock()
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) pop(ctx context.Context) (item, error) {
+	for {
+		q.mu.Lock()
+		if len(q.items) > 0 {
+			it := q.items[0]
+			q.items = q.items[1:]
+			q.mu.Unlock()
+			return it, nil
+		}
+		q.mu.Unlock()
+		select {
+		case <-q.ready:
+		case <-ctx.Done():
+			return item{}, ctx.Err()
+		}
+	}
+}
