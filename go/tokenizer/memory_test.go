@@ -1,0 +1,67 @@
+package tokenizer
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The library's memory lies outside the Go heap: many large texts and many
+// tokenizers must not leave any behind.
+func TestMemoryReturns(t *testing.T) {
+	text := strings.Repeat("Some text, 漢字 and 12345 numbers.\n", 750)
+	tok := fromVocabT(t, smollm2Vocab(t, "smollm"))
+	encode := func() {
+		ids, err := tok.Encode(text, false)
+		if err != nil || len(ids) < 5_000 {
+			t.Fatalf("Encode gives %d ids, %v", len(ids), err)
+		}
+		if got, err := tok.Decode(ids, false); err != nil || got != text {
+			t.Fatalf("the text does not come back, %v", err)
+		}
+	}
+	openAndClose := func() {
+		for range 2 {
+			small, err := Open("testdata/llama")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := small.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// A lost encoding or tokenizer would be about 1 MB each time. The allocator
+	// keeps some memory for each thread, so it takes rounds to level off.
+	const warmUp, rounds, limit = 40, 80, 40 << 20
+	for name, f := range map[string]func(){"encode": encode, "open": openAndClose} {
+		for range warmUp {
+			f()
+		}
+		before := residentOutsideHeap(t)
+		for range rounds {
+			f()
+		}
+		if grown := residentOutsideHeap(t) - before; grown > limit {
+			t.Errorf("%s: memory outside the Go heap grew by %d bytes in %d rounds", name, grown, rounds)
+		}
+	}
+}
+
+// residentOutsideHeap returns the bytes of resident memory that Go does not
+// hold.
+func residentOutsideHeap(t *testing.T) int64 {
+	t.Helper()
+	debug.FreeOSMemory()
+	fields := strings.Fields(readString(t, "/proc/self/statm"))
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return pages*int64(os.Getpagesize()) - int64(m.Sys-m.HeapReleased)
+}
