@@ -189,3 +189,14 @@ func (l *LLM) Close() error {
 	})
 	return l.closeErr
 }
+
+// CheckIntegrity proves that each KV page and each slot has exactly one owner.
+// It is for tests and for whoever looks for a leak; it takes time in proportion
+// to the number of pages, between two batches.
+func (l *LLM) CheckIntegrity() error {
+	reply := make(chan error, 1)
+	if !l.send(command{kind: checkIntegrity, reply: reply}) {
+		return ErrClosed
+	}
+	return <-reply
+}

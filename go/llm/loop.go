@@ -9,10 +9,11 @@ import (
 
 // command is what other goroutines ask of the loop.
 type command struct {
-	kind commandKind
-	reqs []*core.Req
-	sink sink       // of reqs
-	uids []core.UID // of abort
+	kind  commandKind
+	reqs  []*core.Req // of addReqs
+	sink  sink        // where their outputs go
+	uids  []core.UID  // of abortReqs
+	reply chan error  // of checkIntegrity
 }
 
 type commandKind uint8
@@ -21,6 +22,7 @@ const (
 	addReqs commandKind = iota
 	abortReqs
 	abortAll
+	checkIntegrity
 	quit
 )
 
@@ -96,6 +98,8 @@ func (l *LLM) do(c command) bool {
 		}
 	case abortAll:
 		l.abortAll()
+	case checkIntegrity:
+		c.reply <- l.sched.CheckIntegrity()
 	case quit:
 		return false
 	}

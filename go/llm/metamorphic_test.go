@@ -2,7 +2,6 @@ package llm_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
@@ -88,10 +87,9 @@ func TestMetamorphic(t *testing.T) {
 				}
 				base := llm.Config{Model: tinyModel, Device: dev, DType: dtype, NumPageOverride: 4096, MaxSeqLenOverride: 128}
 				want := tokens(t, open(t, base), reqs)
-				for _, cfg := range variants(base) {
-					name := fmt.Sprintf("page %d, extend %d, running %d, threads %d", cfg.PageSize, cfg.MaxExtendTokens, cfg.MaxRunningReq, cfg.Threads)
+				for _, cfg := range append(variants(base), policies(base)...) {
 					if diff := cmp.Diff(want, tokens(t, open(t, cfg), reqs)); diff != "" {
-						t.Errorf("%s: tokens differ (-base +got):\n%s", name, diff)
+						t.Errorf("%+v: tokens differ (-base +got):\n%s", cfg, diff)
 					}
 				}
 			})
@@ -119,4 +117,61 @@ func variants(base llm.Config) []llm.Config {
 		}
 	}
 	return all
+}
+
+// policies are the scheduler's other options, in a pool that holds them all and
+// in one that makes it preempt.
+func policies(base llm.Config) []llm.Config {
+	var all []llm.Config
+	for _, cache := range []string{"radix", "naive"} {
+		for _, pages := range []int{4096, 90} {
+			for i, change := range []func(*llm.Config){
+				func(c *llm.Config) { c.DisableOverlap = true },
+				func(c *llm.Config) { c.SchedulePolicy = "lpm" },
+				func(c *llm.Config) { c.Admission = "conservative" },
+				func(c *llm.Config) { c.MixedTokens = 5 },
+				func(c *llm.Config) { c.MixedTokens, c.DisableOverlap = 64, true },
+			} {
+				cfg := base
+				cfg.CacheType, cfg.NumPageOverride = cache, pages
+				cfg.MaxExtendTokens = 16 + 100*(i%2)
+				change(&cfg)
+				all = append(all, cfg)
+			}
+		}
+	}
+	return all
+}
+
+// TestPreemption runs 200 requests in a pool that holds about a tenth of what
+// they need: all end, with the tokens that a large pool gives, and every page can
+// be had again.
+func TestPreemption(t *testing.T) {
+	reqs := workload(200)
+	for i := range reqs {
+		reqs[i].Params.MaxTokens = 60 // longer than the prompts, so that a wrong estimate costs
+	}
+	large := open(t, llm.Config{Model: tinyModel, DType: "float32", NumPageOverride: 16384, MaxSeqLenOverride: 128})
+	want := tokens(t, large, reqs)
+	need := 0
+	for i, ids := range want {
+		need += len(reqs[i].TokenIDs) + len(ids)
+	}
+	const pageSize = 4
+	cfg := llm.Config{Model: tinyModel, DType: "float32", PageSize: pageSize, NumPageOverride: need / pageSize / 10, MaxSeqLenOverride: 128}
+	small := open(t, cfg)
+	if diff := cmp.Diff(want, tokens(t, small, reqs)); diff != "" {
+		t.Errorf("tokens differ (-large pool +small pool):\n%s", diff)
+	}
+	waitIdle(t, small)
+	s := small.Stats()
+	if s.Preemptions == 0 {
+		t.Error("a pool for a tenth of the demand made no preemption")
+	}
+	if s.FreePages+s.EvictablePages != s.TotalPages {
+		t.Errorf("at the end %d free and %d evictable pages of %d", s.FreePages, s.EvictablePages, s.TotalPages)
+	}
+	if err := small.CheckIntegrity(); err != nil {
+		t.Error(err)
+	}
 }
