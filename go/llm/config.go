@@ -2,6 +2,8 @@ package llm
 
 import (
 	"log/slog"
+	"os"
+	"strings"
 
 	"github.com/minisgl/minisgl/go/internal/core"
 )
@@ -23,7 +25,7 @@ type Config struct {
 	SchedulePolicy    string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
 	Admission         string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
 	MixedTokens       int          `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch; default 0: prompts run alone
-	DisableOverlap    bool         `json:"disable_overlap"`      // plan a batch only when the one before is done
+	DisableOverlap    bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
 	Seed              uint64       `json:"seed"`                 // of requests that bring none; default 42
 	Logger            *slog.Logger `json:"-"`                    // default: slog.Default()
 }
@@ -50,10 +52,18 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.PageSize, 1)
 	setDefault(&c.MemoryRatio, defaultMemoryRatio)
 	setDefault(&c.Seed, defaultSeed)
+	if envTrue("MINISGL_DISABLE_OVERLAP_SCHEDULING") {
+		c.DisableOverlap = true
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	return c, c.validate()
+}
+
+// envTrue reads a boolean variable as mini-sglang does.
+func envTrue(name string) bool {
+	return oneOf(strings.ToLower(os.Getenv(name)), "1", "true", "yes")
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -44,6 +44,7 @@ type LLM struct {
 	closeErr error
 
 	sinks   map[core.UID]sink // the loop's; where each request's outputs go
+	hook    ForwardHook       // the loop's
 	lastEnd time.Time         // the loop's; when the latest batch ended
 	mu      sync.Mutex
 	stats   Stats // guarded by mu

@@ -13,7 +13,8 @@ type command struct {
 	reqs  []*core.Req // of addReqs
 	sink  sink        // where their outputs go
 	uids  []core.UID  // of abortReqs
-	reply chan error  // of checkIntegrity
+	hook  ForwardHook // of setHook
+	reply chan error  // of checkIntegrity and setHook
 }
 
 type commandKind uint8
@@ -23,6 +24,7 @@ const (
 	abortReqs
 	abortAll
 	checkIntegrity
+	setHook
 	quit
 )
 
@@ -48,6 +50,10 @@ func (l *LLM) send(c command) bool {
 func (l *LLM) loop() {
 	var flying *flight
 	for l.obey(flying) {
+		if flying != nil && l.hook != nil {
+			l.finish(flying)
+			flying = nil
+		}
 		next := l.start()
 		if flying != nil {
 			l.finish(flying)
@@ -100,6 +106,9 @@ func (l *LLM) do(c command) bool {
 		l.abortAll()
 	case checkIntegrity:
 		c.reply <- l.sched.CheckIntegrity()
+	case setHook:
+		l.hook = c.hook
+		c.reply <- nil
 	case quit:
 		return false
 	}
@@ -112,13 +121,17 @@ type flight struct {
 	start time.Time
 }
 
-// start plans and submits a batch; nil if there is none.
+// start plans and submits a batch; nil if none is in flight after that.
 func (l *LLM) start() *flight {
 	b := l.sched.Next()
 	if b == nil {
 		return nil
 	}
 	f := &flight{batch: b, start: time.Now()}
+	if l.hook != nil {
+		l.runHooked(f)
+		return nil
+	}
 	if err := l.eng.Submit(b); err != nil {
 		l.fail(b, err)
 		return nil
@@ -133,6 +146,11 @@ func (l *LLM) finish(f *flight) {
 		l.fail(f.batch, err)
 		return
 	}
+	l.complete(f, next)
+}
+
+// complete hands out what a batch gave.
+func (l *LLM) complete(f *flight, next []int32) {
 	l.count(f)
 	for _, out := range l.sched.Complete(f.batch, next) {
 		l.deliver(out, nil)

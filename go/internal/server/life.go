@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	flushTimeout      = 5 * time.Second // for the last bytes of responses at shutdown
+	maxHeaderBytes    = 64 << 10
+)
+
+// Listen claims an address. The port 0 means any free one. The error names the
+// address.
+func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
+	if port < 0 || port > 65535 {
+		return nil, fmt.Errorf("server: port must be 0 to 65535, got %d", port)
+	}
+	address := net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(port))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err == nil {
+		return l, nil
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	return nil, fmt.Errorf("server: can't listen at %s: %w", address, err)
+}
+
+// Run serves at l while it loads the engine, and with the engine from then on.
+// When ctx ends it takes no more work, lets the running requests end for at most
+// Config.DrainTimeout, tells those that are left, and returns nil. It closes l
+// and the engine.
+func (s *Server) Run(ctx context.Context, l net.Listener, load func(context.Context) (Engine, error)) error {
+	hs := &http.Server{
+		Handler: s, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- hs.Serve(l) }()
+	defer hs.Close()
+	url := "http://" + l.Addr().String()
+	s.log.Info("listening; loading the model", "url", url)
+	engine, err := load(ctx)
+	if ctx.Err() != nil {
+		return abandon(engine, err)
+	}
+	if err != nil {
+		return err
+	}
+	s.SetEngine(engine)
+	s.logReady(url)
+	select {
+	case err := <-served:
+		return errors.Join(fmt.Errorf("server: %w", err), engine.Close())
+	case <-ctx.Done():
+		return s.stop(hs)
+	}
+}
+
+// abandon frees an engine whose loading was to end before it was ready.
+func abandon(engine Engine, err error) error {
+	if err != nil {
+		return nil // most likely that it was interrupted
+	}
+	return engine.Close()
+}
+
+func (s *Server) logReady(url string) {
+	info := s.engine.Info()
+	s.log.Info("ready", "url", url, "model", info.Model, "architecture", info.Architecture, "dtype", info.DType,
+		"device", info.Device, "threads", info.Threads, "max_seq_len", info.MaxSeqLen,
+		"pages", info.NumPages, "page_size", info.PageSize, "load_time", info.LoadTime.Round(time.Millisecond))
+}
+
+// stop ends the running requests, then the connections, then the engine.
+func (s *Server) stop(hs *http.Server) error {
+	s.state.Store(int32(draining))
+	hs.SetKeepAlivesEnabled(false)
+	s.log.Info("shutting down; running requests may end", "timeout", s.cfg.DrainTimeout)
+	drainCtx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
+	defer cancel()
+	if err := s.engine.Drain(drainCtx); err != nil {
+		s.log.Warn("requests were cut off", "error", err)
+	}
+	flushCtx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	err := hs.Shutdown(flushCtx)
+	if err != nil {
+		s.log.Debug("connections were cut off", "error", err)
+		err = hs.Close()
+	}
+	err = errors.Join(err, s.engine.Close())
+	if err != nil {
+		return fmt.Errorf("server: shutdown: %w", err)
+	}
+	s.log.Info("stopped")
+	return nil
+}

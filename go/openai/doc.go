@@ -1,0 +1,27 @@
+// Package openai holds the wire format of OpenAI's HTTP API as far as the
+// server speaks it: request parsing and validation, response types, the error
+// object, and server-sent events. It knows nothing of the engine, so that
+// clients (the bench tools) can use it too.
+//
+// # How a request body is read
+//
+// ParseChat follows OpenAI's rules and settles what they leave open:
+//
+//   - Names are matched exactly: "MAX_TOKENS" is an unknown field. Unknown fields
+//     are ignored. Of a name given twice, the last one counts.
+//   - null means that the field is absent. An integer may be written 16.0, but
+//     not "16"; one beyond the range of a 32-bit integer counts as its limit.
+//   - A field that would change the result and that the server can't honour is an
+//     error, unless its value asks for nothing (0, false, [], "auto" and the like).
+//   - Invalid UTF-8 and lone surrogates become U+FFFD.
+//   - Values nest at most MaxDepth deep, which leaves the templates' walkers a
+//     bounded stack.
+//   - The role "developer" is OpenAI's newer name for "system", and is read as such.
+//   - max_completion_tokens wins over max_tokens. Without both, a chat may fill the
+//     room left in the context.
+//   - temperature is 1 and top_p is 1 unless given, as in OpenAI's API.
+//   - The tools are shown to the model through its chat template, unless tool_choice
+//     is "none". A call that the model makes arrives as text.
+//   - Instead of messages, "prompt" takes a text that is used without a chat
+//     template, as mini-sglang does.
+package openai

@@ -1,0 +1,169 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	"github.com/minisgl/minisgl/go/internal/core"
+)
+
+// ChatRequest is a valid request to /v1/chat/completions.
+type ChatRequest struct {
+	Model    string    // as the caller wrote it; "" if absent
+	Messages []Message // nil if Prompt is given
+	Prompt   string    // used as it is, without a chat template
+	Sampling core.SamplingParams
+
+	Stream          bool
+	IncludeUsage    bool // a last chunk with the usage
+	ContinuousUsage bool // the running usage on each chunk
+
+	Tools          []json.RawMessage          // for the chat template
+	TemplateKwargs map[string]json.RawMessage // for the chat template
+}
+
+// ParseChat reads and checks the body of a chat request. Its errors are *Error,
+// of status 400. See the package's documentation for the rules.
+func ParseChat(data []byte) (*ChatRequest, error) {
+	f, err := parseBody(data)
+	if err != nil {
+		return nil, err
+	}
+	req := &ChatRequest{
+		Model:          f.text("model", ""),
+		Sampling:       parseSampling(f),
+		Stream:         f.flag("stream", false),
+		Tools:          parseTools(f),
+		TemplateKwargs: parseTemplateKwargs(f),
+	}
+	parsePrompt(f, req)
+	parseStreamOptions(f, req)
+	refuseUnsupported(f)
+	if f.err != nil {
+		return nil, f.err
+	}
+	return req, nil
+}
+
+func parsePrompt(f *fields, req *ChatRequest) {
+	_, hasMessages := f.raw("messages")
+	_, hasPrompt := f.raw("prompt")
+	switch {
+	case hasMessages && hasPrompt:
+		f.fail(Invalid("prompt", "can't be given together with messages"))
+	case hasPrompt:
+		req.Prompt = f.text("prompt", "")
+	case hasMessages:
+		req.Messages = parseMessages(f)
+	default:
+		f.fail(Invalid("messages", "is missing"))
+	}
+}
+
+func parseSampling(f *fields) core.SamplingParams {
+	p := core.SamplingParams{
+		Temperature: f.number("temperature", 1),
+		TopK:        f.integer("top_k", -1),
+		TopP:        f.number("top_p", 1),
+		MinP:        f.number("min_p", 0),
+		MaxTokens:   f.count("max_tokens", maxInteger),
+		IgnoreEOS:   f.flag("ignore_eos", false),
+		Seed:        f.seed("seed"),
+	}
+	p.MaxTokens = f.count("max_completion_tokens", p.MaxTokens)
+	var invalid *core.InvalidError
+	if err := p.Validate(); f.err == nil && errors.As(err, &invalid) {
+		f.fail(Invalid(invalid.Field, "%s", invalid.Message))
+	}
+	return p
+}
+
+func parseStreamOptions(f *fields, req *ChatRequest) {
+	options := f.object("stream_options")
+	req.IncludeUsage = options.flag("include_usage", false)
+	req.ContinuousUsage = options.flag("continuous_usage_stats", false)
+	if options.err != nil {
+		f.fail(options.err)
+	}
+}
+
+func parseTools(f *fields) []json.RawMessage {
+	f.freeForm("tools")
+	tools := f.list("tools")
+	if choice, ok := f.raw("tool_choice"); ok && isOneOf(choice, []string{`"none"`}) {
+		return nil
+	}
+	return tools
+}
+
+// parseTemplateKwargs refuses the names that the request itself settles.
+func parseTemplateKwargs(f *fields) map[string]json.RawMessage {
+	const member = "chat_template_kwargs"
+	f.freeForm(member)
+	kwargs := f.object(member)
+	for _, name := range []string{"messages", "tools", "add_generation_prompt"} {
+		if _, taken := kwargs.members[name]; taken {
+			f.fail(Invalid(kwargs.name(name), "can't be set here"))
+		}
+	}
+	return kwargs.members
+}
+
+// unsupported lists the fields that would change the result, with the values
+// that ask for nothing, as JSON; null is one for all of them.
+var unsupported = []struct {
+	name    string
+	neutral []string
+}{
+	{"n", []string{"1"}},
+	{"stop", []string{"[]"}},
+	{"stop_token_ids", []string{"[]"}},
+	{"min_tokens", []string{"0"}},
+	{"logprobs", []string{"false"}},
+	{"top_logprobs", []string{"0"}},
+	{"presence_penalty", []string{"0"}},
+	{"frequency_penalty", []string{"0"}},
+	{"repetition_penalty", []string{"1"}},
+	{"logit_bias", []string{"{}"}},
+	{"response_format", []string{`{"type":"text"}`}},
+	{"tool_choice", []string{`"auto"`, `"none"`}},
+	{"functions", []string{"[]"}},
+	{"function_call", []string{`"auto"`, `"none"`}},
+	{"modalities", []string{`["text"]`}},
+	{"audio", nil},
+	{"add_generation_prompt", []string{"true"}},
+	{"continue_final_message", []string{"false"}},
+	{"regex", nil},
+	{"ebnf", nil},
+	{"json_schema", nil},
+}
+
+func refuseUnsupported(f *fields) {
+	for _, field := range unsupported {
+		raw, ok := f.raw(field.name)
+		if !ok || isOneOf(raw, field.neutral) {
+			continue
+		}
+		f.fail(Invalid(field.name, "the value %s is not supported; leave the field out", brief(raw)).WithCode(CodeUnsupported))
+	}
+}
+
+// isOneOf compares as JSON values, so that 0.0 is 0.
+func isOneOf(raw json.RawMessage, values []string) bool {
+	const longest = 256
+	if len(raw) > longest {
+		return false
+	}
+	var got any
+	if json.Unmarshal(raw, &got) != nil {
+		return false
+	}
+	for _, value := range values {
+		var want any
+		if json.Unmarshal([]byte(value), &want) == nil && reflect.DeepEqual(got, want) {
+			return true
+		}
+	}
+	return false
+}
