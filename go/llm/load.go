@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/minisgl/minisgl/go/internal/device"
@@ -67,14 +66,14 @@ func load(ctx context.Context, cfg Config) (m *loaded, err error) {
 	if m.eos, err = endTokens(ck, mc, m.tok); err != nil {
 		return m, err
 	}
-	if m.dev, err = openDevice(cfg); err != nil {
+	if err := m.openDevice(cfg); err != nil {
 		return m, err
 	}
 	if err := m.build(cfg, mc, ck); err != nil {
 		return m, err
 	}
 	m.info.LoadTime = time.Since(start)
-	cfg.Logger.Info("model loaded", "model", cfg.Model, "architecture", mc.Architecture, "dtype", m.info.DType,
+	cfg.Logger.Debug("model loaded", "model", cfg.Model, "architecture", mc.Architecture, "dtype", m.info.DType,
 		"device", m.info.Device, "max_seq_len", m.info.MaxSeqLen, "pages", m.info.NumPages, "page_size", cfg.PageSize,
 		"seconds", m.info.LoadTime.Seconds())
 	return m, ctx.Err()
@@ -117,7 +116,6 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	vocab := min(mc.VocabSize, m.tok.VocabSize())
 	m.info.DType = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16"}[dt]
 	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, seqLen, pages
-	m.info.Device, m.info.Threads = m.dev.Name(), cfg.Threads
 	var err error
 	m.eng, err = engine.New(engine.Config{
 		DType: dt, PageSize: cfg.PageSize, NumPages: pages, MaxRunning: cfg.MaxRunningReq,
@@ -137,15 +135,18 @@ func (m *loaded) close() error {
 	return errors.Join(errs...)
 }
 
-func openDevice(cfg Config) (device.Device, error) {
+// openDevice starts the device that the configuration names.
+func (m *loaded) openDevice(cfg Config) error {
 	if cfg.Device == "ref" {
-		return ref.New(), nil
+		m.dev, m.info.Device, m.info.Threads = ref.New(), "ref", 1
+		return nil
 	}
-	threads := cfg.Threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
+	d, err := cpu.New(cfg.Threads)
+	if err != nil {
+		return err
 	}
-	return cpu.New(threads)
+	m.dev, m.info.Device, m.info.Threads = d, fmt.Sprintf("cpu (%s)", d.ISA()), d.Threads()
+	return nil
 }
 
 // openTokenizer finds a checkpoint's tokenizer: files beside the weights, or a

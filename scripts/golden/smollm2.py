@@ -48,17 +48,13 @@ def greedy(model: torch.nn.Module, ids: list[int]) -> tuple[list[int], list[floa
 def main(gguf: Path, target: Path) -> None:
     """Writes the reference file."""
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
-    ).eval()
+    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32).eval()
     cases = []
     with torch.no_grad():
         for name, prompt in PROMPTS.items():
             ids = tokenizer(prompt)["input_ids"]
             tokens, gaps = greedy(model, ids)
-            cases.append(
-                {"name": name, "prompt": prompt, "prompt_ids": ids, "tokens": tokens, "gaps": gaps}
-            )
+            cases.append({"name": name, "prompt": prompt, "prompt_ids": ids, "tokens": tokens, "gaps": gaps})
             print(name, len(ids), repr(tokenizer.decode(tokens)), file=sys.stderr, flush=True)
     target.write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
 

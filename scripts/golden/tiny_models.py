@@ -127,9 +127,7 @@ def build_model(spec: Spec) -> LlamaForCausalLM:
 
     So greedy decoding doesn't repeat itself.
     """
-    config = LlamaConfig(
-        bos_token_id=BOS, eos_token_id=EOS, attn_implementation="eager", **spec.config
-    )
+    config = LlamaConfig(bos_token_id=BOS, eos_token_id=EOS, attn_implementation="eager", **spec.config)
     model = LlamaForCausalLM(config).to(torch.float32).eval()
     rng = torch.Generator().manual_seed(spec.seed)
     with torch.no_grad():
@@ -180,9 +178,7 @@ def save_tokenizer(spec: Spec, path: Path) -> None:
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in SPECIALS]
-    )
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIALS])
     tokenizer.save(str(path / "tokenizer.json"), pretty=False)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -193,9 +189,7 @@ def save_tokenizer(spec: Spec, path: Path) -> None:
         "clean_up_tokenization_spaces": False,
         "chat_template": CHAT_TEMPLATE,
     }
-    (path / "tokenizer_config.json").write_text(
-        json.dumps(settings, indent=1) + "\n", encoding="utf-8"
-    )
+    (path / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 
 def gguf_name(name: str) -> str:
@@ -226,9 +220,7 @@ def gguf_name(name: str) -> str:
 def permute(values: np.ndarray, heads: int) -> np.ndarray:
     """The row order of llama.cpp's q and k: rotary pairs of a head become neighbours."""
     shape = values.shape
-    return (
-        values.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
-    )
+    return values.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
 
 
 def add_metadata(writer: gguf.GGUFWriter, spec: Spec) -> None:
@@ -250,9 +242,7 @@ def add_metadata(writer: gguf.GGUFWriter, spec: Spec) -> None:
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     tokens, merges = vocabulary(spec)
-    kinds = [
-        gguf.TokenType.CONTROL if token in SPECIALS else gguf.TokenType.NORMAL for token in tokens
-    ]
+    kinds = [gguf.TokenType.CONTROL if token in SPECIALS else gguf.TokenType.NORMAL for token in tokens]
     for number in range(len(tokens), config["vocab_size"]):
         tokens.append(f"[PAD{number}]")
         kinds.append(gguf.TokenType.UNUSED)
@@ -267,9 +257,7 @@ def add_metadata(writer: gguf.GGUFWriter, spec: Spec) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def save_gguf(
-    model: LlamaForCausalLM, spec: Spec, path: Path, dtype: type[np.floating[Any]]
-) -> None:
+def save_gguf(model: LlamaForCausalLM, spec: Spec, path: Path, dtype: type[np.floating[Any]]) -> None:
     """The model as GGUF; vectors stay float32, as llama.cpp's converter keeps them."""
     writer = gguf.GGUFWriter(str(path), "llama")
     add_metadata(writer, spec)

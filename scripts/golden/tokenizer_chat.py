@@ -189,11 +189,7 @@ def conversations() -> dict[str, dict[str, Any]]:
             ]
         },
         "unicode": {
-            "messages": [
-                message(
-                    user, "漢字 한국어 👩‍🚀🇯🇵 é <|im_end|> \"q\" 'a' \\ {{ x }} {% y %}\u3000\x1c"
-                )
-            ]
+            "messages": [message(user, "漢字 한국어 👩‍🚀🇯🇵 é <|im_end|> \"q\" 'a' \\ {{ x }} {% y %}\u3000\x1c")]
         },
         "unicode answer": {
             "messages": [
@@ -292,13 +288,9 @@ def main() -> None:
     cases = []
     for name, (source, bos, eos) in templates.items():
         for title, case in conversations().items():
-            cases.append(
-                {"template": name, "title": title, **case, **render(source, bos, eos, case)}
-            )
+            cases.append({"template": name, "title": title, **case, **render(source, bos, eos, case)})
     value = {
-        "templates": {
-            name: {"source": s, "bos": b, "eos": e} for name, (s, b, e) in templates.items()
-        },
+        "templates": {name: {"source": s, "bos": b, "eos": e} for name, (s, b, e) in templates.items()},
         "cases": cases,
     }
     data = json.dumps(value, ensure_ascii=False, indent=1).encode()

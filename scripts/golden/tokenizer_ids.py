@@ -287,27 +287,20 @@ def llama(out: Path) -> None:
             "plain": [tok.encode(t, add_special_tokens=False) for t in texts],
             "special": [tok.encode(t) for t in texts],
         },
-        "decode": decodings(tok, len(tokens), random.Random(3), 60)
-        + decodings(tok, 280, random.Random(4), 60),
+        "decode": decodings(tok, len(tokens), random.Random(3), 60) + decodings(tok, 280, random.Random(4), 60),
     }
     gguf_kinds = [2, 3, 3] + [6] * 256 + [1] * (len(pieces) + len(chars))
-    write_gzip(
-        out / "llama_vocab.json.gz", {"tokens": tokens, "types": gguf_kinds, "scores": scores}
-    )
+    write_gzip(out / "llama_vocab.json.gz", {"tokens": tokens, "types": gguf_kinds, "scores": scores})
     write_gzip(out / "llama_ids.json.gz", golden)
     folder = out / "llama"
     folder.mkdir(exist_ok=True)
     # The older layout of the same tokenizer: a normalizer instead of Metaspace.
     backend = tok.backend_tokenizer
-    backend.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     backend.pre_tokenizer = None
     old = [tok.encode(t) for t in texts]
     tok.save_pretrained(folder)
-    write_gzip(
-        out / "llama_dir_ids.json.gz", {"texts": texts, "ids": {"special": old}, "decode": []}
-    )
+    write_gzip(out / "llama_dir_ids.json.gz", {"texts": texts, "ids": {"special": old}, "decode": []})
 
 
 def main() -> None:

@@ -84,11 +84,7 @@ def main() -> None:
         raw = row_bytes(name, rng) if SCALES[name] else float_row(name, rng)
         with np.errstate(all="ignore"):
             values = dequantize(raw.reshape(1, -1), qtype).astype("<f4").reshape(-1)
-        out += (
-            struct.pack("<III", int(qtype), values.size, raw.size)
-            + raw.tobytes()
-            + values.tobytes()
-        )
+        out += struct.pack("<III", int(qtype), values.size, raw.size) + raw.tobytes() + values.tobytes()
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_bytes(gzip.compress(bytes(out), 9, mtime=0))
     print(f"{OUT.name}: {len(SCALES)} types, {OUT.stat().st_size} bytes")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,7 @@ func Resolve(ctx context.Context, model string, progress io.Writer) (path string
 	}
 	known, ok := catalog[model]
 	if !ok {
-		return "", fmt.Errorf("weights: model %q is neither a path that exists nor a known name: %s", model, accepted())
+		return "", fmt.Errorf("weights: model %q is neither a path that exists nor a known name: %s: %w", model, accepted(), fs.ErrNotExist)
 	}
 	cache, err := cacheDir()
 	if err != nil {

@@ -1,0 +1,34 @@
+module github.com/minisgl/minisgl/bindings
+
+go 1.26.0
+
+tool (
+	github.com/go-python/gopy
+	golang.org/x/tools/cmd/goimports
+)
+
+require (
+	github.com/go-python/gopy v0.4.10
+	github.com/minisgl/minisgl/go v0.0.0
+)
+
+require (
+	github.com/ardanlabs/jinja v1.8.0 // indirect
+	github.com/daulet/tokenizers v1.24.0 // indirect
+	github.com/gonuts/commander v0.1.0 // indirect
+	github.com/gonuts/flag v0.1.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/minisgl/minisgl/kernels v0.0.0 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/spf13/cobra v1.10.2 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
+	golang.org/x/mod v0.42.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/telemetry v0.0.0-20261009151841-97e8ea77aa2a // indirect
+	golang.org/x/tools v0.52.0 // indirect
+)
+
+replace github.com/minisgl/minisgl/go => ../go
+
+replace github.com/minisgl/minisgl/kernels => ../kernels

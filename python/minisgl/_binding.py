@@ -1,0 +1,98 @@
+"""Calls into the native module: loading, jobs, forked processes.
+
+The module is loaded on first use. What takes time is a job there: it is started,
+polled and taken, so that Python sees signals between two polls.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from minisgl._errors import translate
+
+POLL_MS = 50
+
+_lock = threading.Lock()
+_module: ModuleType | None = None
+_pid: int | None = None  # of the process that loaded the module
+
+
+def call(name: str, *args: Any) -> Any:
+    """Calls a function of the native module (bindings/native).
+
+    Raises:
+        RuntimeError: In a process that was forked after the module was loaded: Go's
+            threads aren't there.
+    """
+    function = getattr(_load(), f"native_{name}")
+    try:
+        return function(*args)
+    except RuntimeError as error:
+        raise translate(error) from None
+
+
+def is_loaded_here() -> bool:
+    """Tells whether this very process loaded the native module."""
+    return _pid == os.getpid()
+
+
+def wait(job: int, on_progress: Callable[[dict[str, Any]], None] | None = None) -> Any:
+    """Waits for a job and returns its result.
+
+    An exception on the way (KeyboardInterrupt above all) cancels the job, waits for its
+    end and goes on.
+    """
+    try:
+        while True:
+            status = json.loads(call("Wait", job, POLL_MS))
+            if on_progress is not None:
+                on_progress(status)
+            if status["done"]:
+                break
+    except BaseException:
+        _abandon(job)
+        raise
+    return json.loads(call("Result", job))
+
+
+def _abandon(job: int) -> None:
+    try:
+        call("Cancel", job)
+        while not json.loads(call("Wait", job, POLL_MS))["done"]:
+            pass
+    finally:
+        call("Forget", job)
+
+
+def _load() -> ModuleType:
+    global _module, _pid
+    if _module is None:
+        with _lock:
+            if _module is None:
+                _module = _import()
+                _pid = os.getpid()
+    if _pid != os.getpid():
+        raise RuntimeError(
+            "minisgl can't be used in a forked child process; start the process with the "
+            '"spawn" method: multiprocessing.get_context("spawn")'
+        )
+    return _module
+
+
+def _import() -> ModuleType:
+    # The engine fetches its known models with pip; it reads the environment once.
+    os.environ.setdefault("MINISGL_PYTHON", sys.executable)
+    try:
+        return importlib.import_module("minisgl._native._minisgl_native")
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "minisgl's native module is not built; run `make build` in the repository "
+            "(it is built for one version of Python)"
+        ) from error

@@ -1,0 +1,6 @@
+"""The offline API: load a model, generate for a list of prompts."""
+
+from minisgl.llm.llm import LLM, GenerateOutput
+from minisgl.llm.tokenizer import Tokenizer
+
+__all__ = ["LLM", "GenerateOutput", "Tokenizer"]

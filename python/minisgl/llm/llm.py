@@ -1,0 +1,184 @@
+"""LLM: one loaded model."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypedDict
+
+from minisgl import _binding
+from minisgl.core import SamplingParams
+from minisgl.llm.options import engine_options
+from minisgl.llm.prompts import chat_requests, generate_requests
+from minisgl.llm.tokenizer import Tokenizer, template_options
+
+# Shorter lists are over before a bar is of use.
+_MIN_PROMPTS_FOR_BAR = 5
+
+
+class GenerateOutput(TypedDict):
+    """What one prompt gave; text and token_ids are without the token that ended it."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: str  # "stop", "length" or "abort"
+    prompt_tokens: int
+    cached_tokens: int  # prompt tokens found in the prefix cache
+    completion_tokens: int
+    ttft: float  # seconds to the first token
+    e2e: float  # seconds to the end
+
+
+class LLM:
+    """A model that is loaded and generates text.
+
+    Threads may share one; several may live in one process. ``shutdown`` frees it, and so
+    do a ``with`` block, ``del`` and the end of the process.
+
+    Args:
+        model_path: A name (``smollm2-135m``), a directory in Hugging Face's layout, or a
+            ``.gguf`` file.
+        dtype: What to compute with: ``"bfloat16"``, ``"float32"``, ``"auto"``, or a
+            ``torch.dtype`` of one of these.
+        **kwargs: ``device`` ("cpu"), ``num_threads``, ``max_running_req``,
+            ``max_seq_len_override``, ``num_page_override``, ``page_size``,
+            ``max_extend_tokens``, ``memory_ratio``, ``cache_type`` ("radix", "naive"),
+            ``schedule_policy`` ("fcfs", "lpm"), ``admission`` ("optimistic",
+            "conservative"), ``mixed_prefill_tokens``, ``disable_overlap``, ``seed``; None
+            is the default of each. mini-sglang's other options are taken where they have
+            no effect.
+
+    Attributes:
+        info: What was loaded: architecture, dtype, device, max_seq_len, num_pages, …
+        tokenizer: The model's tokenizer.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: An option can't be used, or the model can't.
+        TypeError: An option is unknown.
+    """
+
+    def __init__(self, model_path: str, dtype: Any = "bfloat16", **kwargs: Any) -> None:
+        options = engine_options(model_path, dtype, kwargs)
+        engine = _binding.wait(_binding.call("OpenEngine", json.dumps(options)))
+        self._engine = engine
+        self._finalize = weakref.finalize(self, _close, engine)
+        self.info: dict[str, Any] = json.loads(self._call("Info"))
+
+        def call(function: str, argument: str) -> str:
+            return _binding.call(function, engine, argument)  # no reference to self
+
+        self.tokenizer = Tokenizer(call, self.info)
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """The id of the token that ends a sequence."""
+        return self.tokenizer.eos_token_id
+
+    def generate(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool | None = None,
+    ) -> list[GenerateOutput]:
+        """Continues prompts; the outputs are in the order of the prompts.
+
+        Args:
+            prompts: Strings (encoded without a chat template) or lists of token ids.
+            sampling_params: One for all prompts or one for each; None is the default.
+            use_tqdm: Whether to show a progress bar; None shows one for long lists on a
+                terminal.
+
+        Raises:
+            ValueError: A prompt can't be used; nothing has been generated then. The
+                message names it (``prompts[3]``).
+            TypeError: Prompts that aren't a list of strings or of token ids.
+            RuntimeError: The LLM was shut down, or the device failed.
+            KeyboardInterrupt: After Ctrl-C; the LLM stays usable.
+        """
+        return self._run(generate_requests(prompts, sampling_params), use_tqdm)
+
+    def chat(
+        self,
+        messages: Sequence[dict[str, Any]] | Sequence[Sequence[dict[str, Any]]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool | None = None,
+        tools: list[dict[str, Any]] | None = None,
+        **template_kwargs: Any,
+    ) -> list[GenerateOutput]:
+        """Answers conversations, rendered with the model's chat template.
+
+        Args:
+            messages: Dicts with role and content, or a list of such lists. The outputs
+                are a list either way.
+            sampling_params: As for ``generate``.
+            use_tqdm: As for ``generate``.
+            tools: Descriptions of functions, for templates that know them.
+            **template_kwargs: What else the template reads, such as enable_thinking.
+        """
+        template = template_options(True, tools, template_kwargs)
+        return self._run(chat_requests(messages, sampling_params, template), use_tqdm)
+
+    def stats(self) -> dict[str, Any]:
+        """Returns counts since loading, such as tokens, requests and free pages."""
+        return json.loads(self._call("Stats"))
+
+    def shutdown(self) -> None:
+        """Aborts what runs and frees the model. A second call does nothing."""
+        self._finalize()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        state = "" if self._finalize.alive else ", shut down"
+        return f"LLM({self.info['model']!r}, dtype={self.info['dtype']!r}{state})"
+
+    def _run(self, requests: list[dict[str, Any]], use_tqdm: bool | None) -> list[GenerateOutput]:
+        if not requests:
+            self._call("Stats")  # refuses after shutdown, as any other list would
+            return []
+        with _progress_bar(len(requests), use_tqdm) as on_progress:
+            return _binding.wait(self._call("Generate", json.dumps(requests)), on_progress)
+
+    def _call(self, function: str, *args: Any) -> Any:
+        return _binding.call(function, self._engine, *args)
+
+
+def _close(engine: int) -> None:
+    if _binding.is_loaded_here():  # a forked child leaves its parent's engine alone
+        _binding.call("CloseEngine", engine)
+
+
+@contextmanager
+def _progress_bar(count: int, use_tqdm: bool | None) -> Iterator[Callable[[dict[str, Any]], None] | None]:
+    if use_tqdm is None:
+        use_tqdm = count >= _MIN_PROMPTS_FOR_BAR and sys.stderr is not None and os.isatty(2)
+    if not use_tqdm:
+        yield None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=count, desc="Prompts", dynamic_ncols=True) as bar:
+
+        def show(status: dict[str, Any]) -> None:
+            bar.update(status["done_requests"] - bar.n)
+            rate = status["completion_tokens"] / max(bar.format_dict["elapsed"], 1e-9)
+            bar.set_postfix_str(f"output {rate:.1f} tok/s")
+
+        yield show

@@ -1,0 +1,143 @@
+"""Checks the keyword arguments of LLM and makes the engine's options of them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from minisgl.core import as_bool, as_float, as_int, check
+from minisgl.env import ENV
+
+DTYPES = ("auto", "bfloat16", "float32")
+
+Check = Callable[[str, Any], Any]
+
+
+def engine_options(model_path: Any, dtype: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options for the engine, under the names of Go's llm.Config.
+
+    Raises:
+        TypeError: An unknown name, or a value of the wrong type.
+        ValueError: A value out of range, or one that asks for what this build lacks.
+    """
+    options = {"model_path": os.fspath(model_path), "dtype": dtype_name(dtype)}
+    if ENV.DISABLE_OVERLAP_SCHEDULING:
+        options["disable_overlap"] = True
+    for name, value in kwargs.items():
+        if name in _PASSED:
+            if value is not None:
+                options[name] = _PASSED[name](name, value)
+        elif name in _WITHOUT_EFFECT:
+            _WITHOUT_EFFECT[name](name, value)
+        else:
+            raise TypeError(_unknown(name))
+    if not isinstance(options["model_path"], str):
+        raise TypeError(f"model_path must be a str or a path, got {model_path!r}")
+    return options
+
+
+def dtype_name(dtype: Any) -> str:
+    """Returns the name of a torch.dtype (torch itself isn't needed) or of a string."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    return name
+
+
+def _unknown(name: str) -> str:
+    known = [*_PASSED, *_WITHOUT_EFFECT, "model_path", "dtype"]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"LLM got an unknown option {name!r}{hint}"
+
+
+def _positive(name: str, value: Any) -> int:
+    number = as_int(name, value)
+    check(number >= 1, name, "at least 1", value)
+    return number
+
+
+def _not_negative(name: str, value: Any) -> int:
+    number = as_int(name, value)
+    check(number >= 0, name, "at least 0", value)
+    return number
+
+
+def _ratio(name: str, value: Any) -> float:
+    number = as_float(name, value)
+    check(0 < number <= 1, name, "in (0, 1]", value)
+    return number
+
+
+def _name(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{name} must be a name, got {value!r}")
+    return value
+
+
+def _auto(name: str, value: Any) -> None:
+    if value != "auto":
+        raise ValueError(f"{name} must be 'auto': this build chooses by device, got {value!r}")
+
+
+def _no_dummy_weight(name: str, value: Any) -> None:
+    if as_bool(name, value):
+        raise ValueError(f"{name} must be False: this build has no random weights")
+
+
+def _one_rank(name: str, value: Any) -> None:
+    if value is not None and getattr(value, "size", None) != 1:
+        raise ValueError(f"{name} must be None or have size 1: LLM runs one rank, got {value!r}")
+
+
+def _batch_sizes(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} must be a list of batch sizes or None, got {value!r}")
+    for size in value:
+        _positive(name, size)
+
+
+def _optional_limit(name: str, value: Any) -> None:
+    if value is not None:
+        _not_negative(name, value)
+
+
+def _seconds(name: str, value: Any) -> None:
+    check(as_float(name, value) > 0, name, "positive", value)
+
+
+# None means the default for each of these.
+_PASSED: dict[str, Check] = {
+    "device": _name,
+    "num_threads": _positive,
+    "max_running_req": _positive,
+    "max_seq_len_override": _positive,
+    "num_page_override": _positive,
+    "page_size": _positive,
+    "max_extend_tokens": _positive,
+    "memory_ratio": _ratio,
+    "cache_type": _name,
+    "schedule_policy": _name,
+    "admission": _name,
+    "mixed_prefill_tokens": _not_negative,
+    "disable_overlap": as_bool,
+    "seed": _not_negative,
+}
+
+# mini-sglang's names for what has no effect here: hints about CUDA graphs and about
+# several ranks, which can't change a result, and choices of which only one exists.
+_WITHOUT_EFFECT: dict[str, Check] = {
+    "attention_backend": _auto,
+    "moe_backend": _auto,
+    "cuda_graph_bs": _batch_sizes,
+    "cuda_graph_max_bs": _optional_limit,
+    "distributed_timeout": _seconds,
+    "use_pynccl": as_bool,
+    "offline_mode": as_bool,
+    "use_dummy_weight": _no_dummy_weight,
+    "tp_info": _one_rank,
+}

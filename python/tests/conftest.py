@@ -1,0 +1,65 @@
+"""What the tests of the engine share: a tiny random model and one LLM of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minisgl.llm import LLM
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ROOT / "go/internal/model/testdata/tiny/llama-tied"
+
+
+@pytest.fixture(scope="session")
+def tiny() -> str:
+    """Path of a random Llama model with a chat template; its context is 512."""
+    return str(TINY)
+
+
+@pytest.fixture(scope="session")
+def expected() -> list[dict[str, Any]]:
+    """Prompts and the greedy tokens that transformers gives for the tiny model."""
+    return json.loads((TINY / "expected.json").read_text())["prompts"]
+
+
+@pytest.fixture(scope="session")
+def llm(tiny: str) -> Iterator[LLM]:
+    with LLM(tiny, dtype="float32", num_threads=1) as engine:
+        yield engine
+
+
+@pytest.fixture
+def python(tiny: str) -> Callable[..., subprocess.Popen[str]]:
+    """Starts a script in a Python of its own; TINY is the model's path there."""
+
+    def start(script: str) -> subprocess.Popen[str]:
+        text = f"TINY = {tiny!r}\n" + textwrap.dedent(script)
+        return subprocess.Popen(
+            [sys.executable, "-c", text],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+@pytest.fixture
+def run_python(python: Callable[..., subprocess.Popen[str]]) -> Callable[[str], str]:
+    """Runs a script to its end, which must be exit code 0, and returns its output."""
+
+    def run(script: str) -> str:
+        process = python(script)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        return out
+
+    return run

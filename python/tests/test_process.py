@@ -1,0 +1,206 @@
+"""The engine inside a process: signals, fork, memory, exit. Each in a Python of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Start = Callable[[str], subprocess.Popen[str]]
+Run = Callable[[str], str]
+
+
+def test_importing_loads_and_starts_nothing(run_python: Run) -> None:
+    out = run_python("""
+        import sys, threading
+        import minisgl.llm, minisgl.core, minisgl.env
+        loaded = [name for name in sys.modules if "_minisgl_native" in name or name == "torch"]
+        print(loaded, threading.active_count())
+    """)
+    assert out == "[] 1\n"
+
+
+INTERRUPTED = """
+    import signal, time
+    from minisgl.llm import LLM
+    from minisgl.core import SamplingParams
+
+    def idle(stats):
+        unowned = stats["free_pages"] + stats["evictable_pages"]
+        return stats["running"] + stats["waiting"] == 0 and unowned == stats["total_pages"]
+
+    llm = LLM(TINY, dtype="float32", num_threads=1)
+    want = llm.generate(["a"], SamplingParams(max_tokens=4))
+    for _ in range(2):
+        try:
+            print("started", flush=True)
+            llm.generate([[1, 2]] * 20000, SamplingParams(max_tokens=500, ignore_eos=True))
+            print("not interrupted", flush=True)
+        except KeyboardInterrupt:
+            while not idle(llm.stats()):  # which tells of the engine's last step
+                time.sleep(0.01)
+            print("idle", flush=True)
+    again = llm.generate(["a"], SamplingParams(max_tokens=4))
+    print(again[0]["token_ids"] == want[0]["token_ids"])
+    print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def test_ctrl_c_interrupts_and_the_engine_stays_usable(python: Start) -> None:
+    process = python(INTERRUPTED)
+    assert process.stdout is not None
+    for _ in range(2):
+        assert process.stdout.readline() == "started\n"
+        time.sleep(0.5)  # into generation
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "idle\n"
+    out, err = process.communicate(timeout=60)
+    assert out == "True\nTrue\n", err
+    assert process.returncode == 0
+
+
+def test_pythons_signals_and_children_work_beside_the_engine(run_python: Run) -> None:
+    out = run_python("""
+        import os, signal, subprocess, sys
+        from minisgl.llm import LLM
+        seen = []
+        signal.signal(signal.SIGUSR1, lambda *_: seen.append("usr1"))
+        with LLM(TINY, dtype="float32", num_threads=1):
+            signal.signal(signal.SIGUSR2, lambda *_: seen.append("usr2"))
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGUSR2)
+            child = subprocess.run([sys.executable, "-c", "print(6 * 7)"], stdout=subprocess.PIPE)
+            read, write = os.pipe()
+            os.close(read)
+            try:
+                os.write(write, b"x")
+            except BrokenPipeError:
+                seen.append("pipe")
+        print(seen, child.stdout)
+    """)
+    assert out == "['usr1', 'usr2', 'pipe'] b'42\\n'\n"
+
+
+def test_a_forked_child_is_refused_and_the_parent_unharmed(run_python: Run) -> None:
+    out = run_python("""
+        import os, sys
+        from minisgl.llm import LLM
+        from minisgl.core import SamplingParams
+        llm = LLM(TINY, dtype="float32", num_threads=1)
+        short = SamplingParams(max_tokens=4)
+        want = llm.generate(["a"], short)[0]["token_ids"]
+        child = os.fork()
+        if child == 0:
+            for use in (lambda: llm.generate(["a"]), lambda: LLM(TINY), llm.stats):
+                try:
+                    use()
+                except RuntimeError as error:
+                    assert "spawn" in str(error)
+                else:
+                    os._exit(1)
+            llm.shutdown()
+            sys.exit(7)  # with the usual clean-up
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(llm.generate(["a"], short)[0]["token_ids"] == want)
+    """)
+    assert out == "7\nTrue\n"
+
+
+def test_a_child_forked_before_the_first_llm_works(run_python: Run) -> None:
+    out = run_python("""
+        import os
+        from minisgl.llm import LLM
+        child = os.fork()
+        with LLM(TINY, dtype="float32", num_threads=1) as llm:
+            n = len(llm.generate(["a"])[0]["token_ids"])
+        if child:
+            print(n > 0, os.waitpid(child, 0)[1])
+    """)
+    assert out == "True 0\n"
+
+
+def test_spawned_processes_work(tiny: str, tmp_path: Path) -> None:
+    script = tmp_path / "pool.py"
+    script.write_text(f"""
+import multiprocessing
+from minisgl.llm import LLM
+from minisgl.core import SamplingParams
+
+def work(n):
+    with LLM({tiny!r}, dtype="float32", num_threads=1) as llm:
+        out = llm.generate(["a"], SamplingParams(max_tokens=n, ignore_eos=True))
+        return len(out[0]["token_ids"])
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(pool.map(work, [3, 5]))
+""")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[3, 5]\n", done.stderr
+
+
+@pytest.mark.parametrize("ending", ["pass", "sys.exit(0)", "del llm", "thread.start()"])
+def test_exit_without_shutdown(run_python: Run, ending: str) -> None:
+    run_python(f"""
+        import sys, threading
+        from minisgl.llm import LLM
+        from minisgl.core import SamplingParams
+        llm = LLM(TINY, dtype="float32", num_threads=1)
+        endless = SamplingParams(max_tokens=500, ignore_eos=True)
+        thread = threading.Thread(target=llm.generate, args=([[1]] * 20000, endless), daemon=True)
+        llm.generate(["a"], SamplingParams(max_tokens=4))
+        {ending}
+    """)
+
+
+RESIDENT = """
+    import gc
+    from minisgl.llm import LLM
+    from minisgl.core import SamplingParams
+
+    def resident_mib():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096 / 2**20
+
+    def grows(action, times):
+        for _ in range(times):
+            action()
+        before = resident_mib()
+        for _ in range(times):
+            action()
+        return resident_mib() - before
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_short_calls_leave_no_memory_behind(run_python: Run) -> None:
+    out = run_python(
+        RESIDENT
+        + """
+    llm = LLM(TINY, dtype="float32", num_threads=1)
+    short = SamplingParams(max_tokens=2)
+    print(grows(lambda: llm.generate(["a b c", [1, 2]], short), 1000))
+    """
+    )
+    assert float(out) < 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_engines_leave_no_memory_behind(run_python: Run) -> None:
+    out = run_python(
+        RESIDENT
+        + """
+    def use():
+        llm = LLM(TINY, dtype="float32", num_threads=1, num_page_override=65536)
+        llm.generate(["a"], SamplingParams(max_tokens=2))
+        del llm
+    print(grows(use, 10))
+    """
+    )
+    assert float(out) < 32

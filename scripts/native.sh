@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Builds the engine as a Python module, python/minisgl/_native, with gopy.
+#
+# gopy and the goimports that it calls come from bindings/go.mod, so their
+# versions are pinned there. gopy writes its Go and C code to
+# bindings/minisgl_native (it has to lie inside the module) and compiles it
+# there; only the shared library goes into the package. It leaves libpython
+# unlinked (-dynamic-link), so it loads into any CPython of the same version.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+python=$root/.venv/bin/python
+out=$root/python/minisgl/_native
+generated=$root/bindings/minisgl_native
+name=minisgl_native
+
+die() {
+  printf 'native: %s\n' "$*" >&2
+  exit 1
+}
+
+[ -x "$python" ] || die ".venv is missing; run scripts/venv.sh first"
+ls "$root"/build/lib/tokenizers-*/libtokenizers.a >/dev/null 2>&1 ||
+  die "the tokenizers library is missing; run scripts/tokenizers-lib.sh first"
+
+# What the module is made from, tests aside. The tokenizers library is named by
+# its version in the Go sources.
+sources() {
+  cd "$root"
+  find go kernels bindings -name testdata -prune -o -path bindings/$name -prune -o \
+    -type f ! -name '*_test.go' ! -name '*.md' -print0 | sort -z | xargs -0 cat
+  cat "$0"
+  "$python" -c 'import sys; print(sys.version)'
+  go env GOVERSION GOARCH CC
+}
+stamp=$(sources | sha256sum | cut -d ' ' -f 1)
+[ "$(cat "$out/.stamp" 2>/dev/null)" != "$stamp" ] || exit 0
+
+# The workspace is off because gopy builds with -mod=mod.
+export GOWORK=off
+export PATH="$root/build/bin:$PATH"
+cd "$root/bindings"
+mkdir -p "$root/build/bin"
+go build -o "$root/build/bin" github.com/go-python/gopy golang.org/x/tools/cmd/goimports
+
+echo "native: building the Python module (a few minutes the first time)"
+log=$root/build/native.log
+rm -rf "$generated"
+gopy build -vm="$python" -output="$generated" -name=$name -dynamic-link=true -symbols=false \
+  ./native >"$log" 2>&1 || {
+  tail -n 40 "$log" >&2
+  die "gopy failed; its full output is in build/native.log"
+}
+
+# Under a new name first: a running Python may have the old library mapped.
+suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+library=_$name$suffix
+[ -f "$generated/$library" ] || die "gopy made no $library; its output is in build/native.log"
+mkdir -p "$out"
+printf '"""The engine, built by scripts/native.sh."""\n' >"$out/__init__.py"
+cp "$generated/$library" "$out/.$library.new"
+mv -f "$out/.$library.new" "$out/$library"
+printf '%s\n' "$stamp" >"$out/.stamp"
+echo "native: ready"
