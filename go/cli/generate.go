@@ -86,7 +86,7 @@ func (p *program) generate(ctx context.Context, flags *engineFlags, prompts []st
 		}
 	}
 	begin := time.Now()
-	usage := llm.Usage{}
+	var usage llm.Usage
 	if stream {
 		usage, err = p.printStreams(ctx, e, reqs)
 	} else {

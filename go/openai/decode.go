@@ -143,10 +143,10 @@ func (f *fields) mistyped(member, want string, raw json.RawMessage) {
 	f.fail(Invalid(f.name(member), "must be %s, got %s", want, kindOf(raw)))
 }
 
-func (f *fields) text(member, absent string) string {
+func (f *fields) text(member string) string {
 	raw, ok := f.raw(member)
 	if !ok {
-		return absent
+		return ""
 	}
 	s, ok := textOf(raw)
 	if !ok {
@@ -155,10 +155,10 @@ func (f *fields) text(member, absent string) string {
 	return s
 }
 
-func (f *fields) flag(member string, absent bool) bool {
+func (f *fields) flag(member string) bool {
 	raw, ok := f.raw(member)
 	if !ok {
-		return absent
+		return false
 	}
 	if raw[0] != 't' && raw[0] != 'f' {
 		f.mistyped(member, "a boolean", raw)

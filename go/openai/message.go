@@ -62,7 +62,7 @@ func parseRole(f *fields) string {
 	if _, ok := f.raw("role"); !ok {
 		f.fail(Invalid(f.name("role"), "is missing; give %s", roles))
 	}
-	switch role := f.text("role", ""); role {
+	switch role := f.text("role"); role {
 	case "system", "user", "assistant", "tool":
 		return role
 	case "developer":
@@ -88,7 +88,7 @@ func parseContent(f *fields, optional bool) string {
 		f.mistyped("content", "a string or a list of text parts", raw)
 		return ""
 	}
-	return f.text("content", "")
+	return f.text("content")
 }
 
 func parseParts(f *fields) string {
@@ -104,13 +104,13 @@ func parseParts(f *fields) string {
 			f.fail(err)
 			return ""
 		}
-		if kind := part.text("type", ""); part.err == nil && kind != "text" {
+		if kind := part.text("type"); part.err == nil && kind != "text" {
 			f.fail(Invalid(part.name("type"), "must be \"text\", the only kind of part that is supported, got %q", brief([]byte(kind))))
 		}
 		if _, ok := part.raw("text"); !ok {
 			part.fail(Invalid(part.name("text"), "is missing"))
 		}
-		text.WriteString(part.text("text", ""))
+		text.WriteString(part.text("text"))
 		if part.err != nil {
 			f.fail(part.err)
 			return ""

@@ -31,9 +31,9 @@ func ParseChat(data []byte) (*ChatRequest, error) {
 		return nil, err
 	}
 	req := &ChatRequest{
-		Model:          f.text("model", ""),
+		Model:          f.text("model"),
 		Sampling:       parseSampling(f),
-		Stream:         f.flag("stream", false),
+		Stream:         f.flag("stream"),
 		Tools:          parseTools(f),
 		TemplateKwargs: parseTemplateKwargs(f),
 	}
@@ -53,7 +53,7 @@ func parsePrompt(f *fields, req *ChatRequest) {
 	case hasMessages && hasPrompt:
 		f.fail(Invalid("prompt", "can't be given together with messages"))
 	case hasPrompt:
-		req.Prompt = f.text("prompt", "")
+		req.Prompt = f.text("prompt")
 	case hasMessages:
 		req.Messages = parseMessages(f)
 	default:
@@ -68,7 +68,7 @@ func parseSampling(f *fields) core.SamplingParams {
 		TopP:        f.number("top_p", 1),
 		MinP:        f.number("min_p", 0),
 		MaxTokens:   f.count("max_tokens", maxInteger),
-		IgnoreEOS:   f.flag("ignore_eos", false),
+		IgnoreEOS:   f.flag("ignore_eos"),
 		Seed:        f.seed("seed"),
 	}
 	p.MaxTokens = f.count("max_completion_tokens", p.MaxTokens)
@@ -81,8 +81,8 @@ func parseSampling(f *fields) core.SamplingParams {
 
 func parseStreamOptions(f *fields, req *ChatRequest) {
 	options := f.object("stream_options")
-	req.IncludeUsage = options.flag("include_usage", false)
-	req.ContinuousUsage = options.flag("continuous_usage_stats", false)
+	req.IncludeUsage = options.flag("include_usage")
+	req.ContinuousUsage = options.flag("continuous_usage_stats")
 	if options.err != nil {
 		f.fail(options.err)
 	}

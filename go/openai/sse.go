@@ -107,7 +107,7 @@ func (e *EventReader) fill() {
 
 // finish returns the event that a clean end of the stream completes, then e.err.
 func (e *EventReader) finish() (Event, error) {
-	if e.err != io.EOF {
+	if !errors.Is(e.err, io.EOF) {
 		return Event{}, e.err
 	}
 	if len(e.line) > 0 {

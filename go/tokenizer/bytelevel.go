@@ -13,7 +13,8 @@ func init() {
 	next := rune(0x100)
 	for b := range 256 {
 		r := rune(b)
-		if !(b >= '!' && b <= '~' || b >= 0xA1 && b <= 0xAC || b >= 0xAE) {
+		printable := b >= '!' && b <= '~' || b >= 0xA1 && b <= 0xAC || b >= 0xAE
+		if !printable {
 			r = next
 			next++
 		}

@@ -82,6 +82,7 @@ var pythonSpace = func() string {
 	return out.String()
 }()
 
+//nolint:unparam // the signature of a filter
 func trim(args []jinja.Value, kwargs map[string]jinja.Value) (jinja.Value, error) {
 	cut := pythonSpace
 	chars, ok := kwargs["chars"]

@@ -174,7 +174,7 @@ func (h *HTTP) Post(parent context.Context, url string, body []byte) *Exchange {
 		x.Events = x.Events[:len(x.Events)-1]
 		limits.stop()
 		drain(resp.Body, cancel)
-	case err != nil && err != io.EOF:
+	case err != nil && !errors.Is(err, io.EOF):
 		return x.failRead(ctx, parent, record.Truncated, err)
 	}
 	return x

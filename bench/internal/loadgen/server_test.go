@@ -18,16 +18,16 @@ import (
 
 func TestParseBase(t *testing.T) {
 	for raw, want := range map[string]string{
-		"http://127.0.0.1:1919":                      "http://127.0.0.1:1919",
-		"http://127.0.0.1:1919/":                     "http://127.0.0.1:1919",
-		"http://127.0.0.1:1919/v1":                   "http://127.0.0.1:1919",
-		"http://127.0.0.1:1919/v1/":                  "http://127.0.0.1:1919",
-		"http://127.0.0.1:1919/v1/chat/completions":  "http://127.0.0.1:1919",
-		"https://host/gateway/v1":                    "https://host/gateway",
-		"https://host/gateway/v1/chat/completions/ ": "https://host/gateway",
-		"127.0.0.1:1919":                             "http://127.0.0.1:1919",
-		"localhost:1919/v1":                          "http://localhost:1919",
-		"[::1]:1919":                                 "http://[::1]:1919",
+		"http://127.0.0.1:1919":                         "http://127.0.0.1:1919",
+		"http://127.0.0.1:1919/":                        "http://127.0.0.1:1919",
+		"http://127.0.0.1:1919/v1":                      "http://127.0.0.1:1919",
+		"http://127.0.0.1:1919/v1/":                     "http://127.0.0.1:1919",
+		"http://127.0.0.1:1919/v1/chat/completions":     "http://127.0.0.1:1919",
+		"https://host/gateway/v1":                       "https://host/gateway",
+		"https://host/gateway/v1/chat/completions/\x20": "https://host/gateway",
+		"127.0.0.1:1919":                                "http://127.0.0.1:1919",
+		"localhost:1919/v1":                             "http://localhost:1919",
+		"[::1]:1919":                                    "http://[::1]:1919",
 	} {
 		if got, err := ParseBase(raw); err != nil || got != want {
 			t.Errorf("ParseBase(%q) = %q, %v; want %q", raw, got, err, want)

@@ -38,7 +38,9 @@ var rules = map[string][]string{
 	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/server"},
 	"go/cmd/minisgl":                {"go/cli"},
 	"bindings/...":                  {"go/llm", "go/cli", "go/tokenizer"},
+	"bindings/minisgl_native":       {"bindings/native"}, // what gopy generates
 	"bench/client":                  {"go/openai", "bench/internal/..."},
+	"bench/ablation":                {"go/llm", "bench/internal/..."},
 	"bench/internal/...":            {"go/openai", "bench/internal/..."},
 	"go/internal/device/devicetest": {"go/internal/device/...", "go/internal/device", "go/internal/ops"},
 }

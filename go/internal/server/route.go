@@ -71,7 +71,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
 			failure := recover()
-			if failure != nil && failure != http.ErrAbortHandler {
+			if failure != nil && failure != any(http.ErrAbortHandler) {
 				s.log.Error("a handler failed", "method", r.Method, "path", r.URL.Path, "failure", failure)
 				if rec.code == 0 {
 					s.fail(rec, openai.Errorf(http.StatusInternalServerError, "an internal error; see the server's log"))
