@@ -1,0 +1,254 @@
+// Package devicetest is the suite that every device must pass: each operation
+// over shapes, element types and optional operands, compared with the reference
+// device, and batch invariance to the last bit.
+package devicetest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/minisgl/minisgl/go/internal/device"
+	"github.com/minisgl/minisgl/go/internal/device/ref"
+	"github.com/minisgl/minisgl/go/internal/ops"
+)
+
+// Open makes a device. The suite closes it.
+type Open func() (device.Device, error)
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	t.Run("memory", func(t *testing.T) { testMemory(t, open) })
+	t.Run("lists", func(t *testing.T) { testLists(t, open) })
+	t.Run("embed", func(t *testing.T) { testEmbed(t, open) })
+	t.Run("rms_norm", func(t *testing.T) { testRMSNorm(t, open) })
+	t.Run("silu_mul", func(t *testing.T) { testSiLUMul(t, open) })
+	t.Run("gather_rows", func(t *testing.T) { testGatherRows(t, open) })
+	t.Run("linear", func(t *testing.T) { testLinear(t, open) })
+	t.Run("linear_invariance", func(t *testing.T) { testLinearInvariance(t, open) })
+	t.Run("rope", func(t *testing.T) { testRope(t, open) })
+	t.Run("attention", func(t *testing.T) { testAttention(t, open) })
+	t.Run("attention_invariance", func(t *testing.T) { testAttentionInvariance(t, open) })
+	t.Run("sample", func(t *testing.T) { testSample(t, open) })
+	t.Run("errors", func(t *testing.T) { testErrors(t, open) })
+}
+
+// Workload runs operations of many shapes and returns all that they computed, so
+// that two configurations of a device can be compared bit by bit.
+func Workload(t *testing.T, open Open) []float32 {
+	r := newRig(t, open)
+	var out []float32
+	for _, c := range linearCases() {
+		out = append(out, c.run(r)...)
+	}
+	for _, c := range attentionCases() {
+		for _, rows := range c.run(r, c.whole()) {
+			out = append(out, rows...)
+		}
+	}
+	out = append(out, normScenario(r, 9, 576, true)...)
+	return append(out, siluScenario(r, 5, 333)...)
+}
+
+// rig is a device with helpers that fail the test.
+type rig struct {
+	t *testing.T
+	d device.Device
+}
+
+func newRig(t *testing.T, open Open) *rig {
+	t.Helper()
+	d, err := open()
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return &rig{t, d}
+}
+
+func newRef(t *testing.T) *rig {
+	return newRig(t, func() (device.Device, error) { return ref.New(), nil })
+}
+
+func (r *rig) alloc(rows, cols int, dt ops.DType) ops.Tensor {
+	r.t.Helper()
+	tensor := ops.New(0, rows, cols, dt)
+	addr, err := r.d.Alloc(tensor.Bytes())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	tensor.Addr = addr
+	return tensor
+}
+
+func (r *rig) write(tensor ops.Tensor, b []byte) {
+	r.t.Helper()
+	if err := r.d.Write(tensor.Addr, b); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// f32 returns a tensor that holds x.
+func (r *rig) f32(rows, cols int, x []float32) ops.Tensor {
+	r.t.Helper()
+	tensor := r.alloc(rows, cols, ops.F32)
+	r.write(tensor, floatBytes(x))
+	return tensor
+}
+
+// i32 returns a tensor [1, len(x)] that holds x.
+func (r *rig) i32(x ...int32) ops.Tensor {
+	r.t.Helper()
+	tensor := r.alloc(1, len(x), ops.I32)
+	r.write(tensor, intBytes(x))
+	return tensor
+}
+
+// poisoned returns a tensor full of NaN (all bits set, so in every element type).
+func (r *rig) poisoned(rows, cols int, dt ops.DType) ops.Tensor {
+	r.t.Helper()
+	tensor := r.alloc(rows, cols, dt)
+	b := make([]byte, tensor.Bytes())
+	for i := range b {
+		b[i] = 0xff
+	}
+	r.write(tensor, b)
+	return tensor
+}
+
+// strided returns a view of the rows of a wider tensor that holds x, and NaN around it.
+func (r *rig) strided(rows, cols, left, right int, x []float32) ops.Tensor {
+	r.t.Helper()
+	wide := make([]float32, rows*(left+cols+right))
+	for i := range wide {
+		wide[i] = float32(math.NaN())
+	}
+	for i := range rows {
+		copy(wide[i*(left+cols+right)+left:], x[i*cols:(i+1)*cols])
+	}
+	return r.f32(rows, left+cols+right, wide).Columns(left, cols)
+}
+
+// weight loads a weight [rows, cols].
+func (r *rig) weight(rows, cols int, dt ops.DType, x []float32) ops.Tensor {
+	r.t.Helper()
+	tensor, err := r.d.Load(rows, cols, dt, func(dst []float32, i int) { copy(dst, x[i*cols:(i+1)*cols]) })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return tensor
+}
+
+// run runs one list.
+func (r *rig) run(l *ops.List) {
+	r.t.Helper()
+	if err := r.try(l); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) try(l *ops.List) error {
+	if err := r.d.Submit(l); err != nil {
+		return err
+	}
+	return r.d.Wait()
+}
+
+// floats reads a tensor, row by row.
+func (r *rig) floats(tensor ops.Tensor) []float32 {
+	r.t.Helper()
+	out := make([]float32, 0, int(tensor.Rows)*int(tensor.Cols))
+	b := make([]byte, 4*tensor.Cols)
+	for i := range int(tensor.Rows) {
+		if err := r.d.Read(b, tensor.Addr+ops.Addr(4*i*int(tensor.Stride))); err != nil {
+			r.t.Fatal(err)
+		}
+		for c := range int(tensor.Cols) {
+			out = append(out, math.Float32frombits(le32(b[4*c:])))
+		}
+	}
+	return out
+}
+
+// ints reads an I32 tensor.
+func (r *rig) ints(tensor ops.Tensor) []int32 {
+	r.t.Helper()
+	out := make([]int32, 0, tensor.Cols)
+	for _, f := range r.floats(tensor) {
+		out = append(out, int32(math.Float32bits(f)))
+	}
+	return out
+}
+
+// agree runs a scenario on the device and on the reference and compares.
+func agree(t *testing.T, open Open, tolerance float64, scenario func(r *rig) []float32) {
+	t.Helper()
+	got, want := scenario(newRig(t, open)), scenario(newRef(t))
+	requireClose(t, got, want, tolerance)
+}
+
+// requireClose wants |got - want| <= tolerance · max(1, |want|).
+func requireClose(t *testing.T, got, want []float32, tolerance float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d values, want %d", len(got), len(want))
+	}
+	for i := range want {
+		diff := math.Abs(float64(got[i]) - float64(want[i]))
+		if !(diff <= tolerance*max(1, math.Abs(float64(want[i])))) {
+			t.Fatalf("value %d of %d is %v, want %v", i, len(want), got[i], want[i])
+		}
+	}
+}
+
+// requireSame wants equal bits.
+func requireSame(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: value %d of %d is %v (%#08x), want %v (%#08x)", what, i, len(want),
+				got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+		}
+	}
+}
+
+// random returns n normally distributed values, always the same for a seed.
+func random(seed uint64, n int) []float32 {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = float32(rng.NormFloat64())
+	}
+	return out
+}
+
+func name(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+
+func le32(b []byte) uint32 {
+	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+}
+
+func floatBytes(x []float32) []byte {
+	b := make([]byte, 0, 4*len(x))
+	for _, f := range x {
+		u := math.Float32bits(f)
+		b = append(b, byte(u), byte(u>>8), byte(u>>16), byte(u>>24))
+	}
+	return b
+}
+
+func intBytes(x []int32) []byte {
+	b := make([]byte, 0, 4*len(x))
+	for _, v := range x {
+		b = append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24))
+	}
+	return b
+}

@@ -1,0 +1,92 @@
+package devicetest
+
+import (
+	"math"
+	"testing"
+
+	"github.com/minisgl/minisgl/go/internal/ops"
+)
+
+type linearCase struct {
+	m, n, k int
+	dt      ops.DType
+	bias    bool
+}
+
+// run returns x · wᵀ + bias for seeded operands.
+func (c linearCase) run(r *rig) []float32 {
+	x := random(uint64(c.k), c.m*c.k)
+	for i := range x { // outputs of about one, whatever K
+		x[i] /= float32(math.Sqrt(float64(c.k)))
+	}
+	return c.times(r, r.weight(c.n, c.k, c.dt, random(uint64(c.n), c.n*c.k)), c.m, x)
+}
+
+// times multiplies m rows of x by w.
+
+func (c linearCase) times(r *rig, w ops.Tensor, m int, x []float32) []float32 {
+	var bias ops.Tensor
+	if c.bias {
+		bias = r.f32(1, c.n, random(7, c.n))
+	}
+	wide := r.poisoned(m, c.n+5, ops.F32)
+	dst := wide.Columns(2, c.n)
+	var l ops.List
+	l.Linear(dst, r.strided(m, c.k, 1, 2, x), w, bias)
+	r.run(&l)
+	for i, f := range r.floats(wide) {
+		if col := i % (c.n + 5); (col < 2 || col >= 2+c.n) && f == f {
+			r.t.Fatalf("%+v: wrote outside of its output, column %d", c, col-2)
+		}
+	}
+	return r.floats(dst)
+}
+
+func linearCases() []linearCase {
+	var out []linearCase
+	for _, dt := range []ops.DType{ops.F32, ops.BF16} {
+		for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 40} {
+			out = append(out, linearCase{m, 150, 70, dt, m%2 == 0})
+		}
+		for _, nk := range [][2]int{{1, 1}, {16, 2}, {17, 3}, {15, 300}, {144, 577}, {300, 255}, {128, 1024}} {
+			for _, m := range []int{1, 2, 5, 11, 29} {
+				out = append(out, linearCase{m, nk[0], nk[1], dt, m != 2})
+			}
+		}
+		out = append(out, linearCase{200, 48, 1100, dt, true}, linearCase{1, 1500, 258, dt, false})
+	}
+	return out
+}
+
+func testLinear(t *testing.T, open Open) {
+	for _, c := range linearCases() {
+		t.Run(name("%v/%d/%d/%d", c.dt, c.m, c.n, c.k), func(t *testing.T) {
+			agree(t, open, 1e-5, c.run)
+		})
+	}
+}
+
+// A row alone gives the bits that it gives among others.
+func testLinearInvariance(t *testing.T, open Open) {
+	for _, dt := range []ops.DType{ops.F32, ops.BF16} {
+		for _, nk := range [][2]int{{150, 71}, {272, 576}} {
+			c := linearCase{40, nk[0], nk[1], dt, true}
+			r := newRig(t, open)
+			w := r.weight(c.n, c.k, c.dt, random(uint64(c.n), c.n*c.k))
+			x := random(9, c.m*c.k)
+			alone := make([]float32, 0, c.m*c.n)
+			for i := range c.m {
+				alone = append(alone, c.times(r, w, 1, x[i*c.k:(i+1)*c.k])...)
+			}
+			for m := 2; m <= c.m; m++ {
+				requireSame(t, name("%v %v, %d rows", dt, nk, m), c.times(r, w, m, x[:m*c.k]), alone[:m*c.n])
+			}
+			const many = 7 // 280 rows: more than one group of blocks
+			var long, want []float32
+			for range many {
+				long, want = append(long, x...), append(want, alone...)
+			}
+			requireSame(t, name("%v %v, %d rows", dt, nk, many*c.m), c.times(r, w, many*c.m, long), want)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package ref
+
+import (
+	"math"
+
+	"github.com/minisgl/minisgl/go/internal/ops"
+)
+
+func (m *memory) embed(op ops.Op) {
+	dst, table := m.typed(op.T[0], ops.F32, int(op.T[0].Rows), int(op.T[1].Cols)), m.weight(op.T[1])
+	ids := m.typed(op.T[2], ops.I32, 1, int(dst.Rows)).ints(0)
+	var last []int
+	if op.T[3].Valid() {
+		last = m.typed(op.T[3], ops.I32, 1, int(op.T[3].Cols)).ints(0)
+	}
+	for t, id := range ids {
+		if id < 0 {
+			require(-id-1 < len(last), "id %d names row %d of a table of %d last tokens", id, -id-1, len(last))
+			id = last[-id-1]
+		}
+		dst.setRow(t, table.row(id))
+	}
+}
+
+// weight is view for a tensor of Load.
+func (m *memory) weight(t ops.Tensor) view {
+	require(t.DType == ops.F32 || t.DType == ops.BF16, "weight %v: element type is not supported", t)
+	return m.view(t)
+}
+
+func (m *memory) rmsNorm(op ops.Op) {
+	rows, cols := int(op.T[1].Rows), int(op.T[1].Cols)
+	dst, x := m.typed(op.T[0], ops.F32, rows, cols), m.typed(op.T[1], ops.F32, rows, cols)
+	w := m.typed(op.T[2], ops.F32, 1, cols).row(0)
+	for r := range rows {
+		in := x.row(r)
+		if op.T[3].Valid() {
+			residual := m.typed(op.T[3], ops.F32, rows, cols)
+			sum := residual.row(r)
+			for i := range sum {
+				sum[i] += in[i]
+			}
+			residual.setRow(r, sum)
+			in = sum
+		}
+		dst.setRow(r, normalise(in, w, op.F[0]))
+	}
+}
+
+// normalise returns x / sqrt(mean(x²) + eps) * w.
+func normalise(x, w []float32, eps float32) []float32 {
+	var sum float64
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	scale := 1 / math.Sqrt(sum/float64(len(x))+float64(eps))
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(float64(v) * scale * float64(w[i]))
+	}
+	return out
+}
+
+func (m *memory) linear(op ops.Op) {
+	x, w := m.typed(op.T[1], ops.F32, int(op.T[1].Rows), int(op.T[2].Cols)), m.weight(op.T[2])
+	dst := m.typed(op.T[0], ops.F32, int(x.Rows), int(w.Rows))
+	bias := make([]float32, w.Rows)
+	if op.T[3].Valid() {
+		bias = m.typed(op.T[3], ops.F32, 1, int(w.Rows)).row(0)
+	}
+	in, out := make([][]float32, x.Rows), make([][]float32, x.Rows)
+	for r := range in {
+		in[r], out[r] = x.row(r), make([]float32, w.Rows)
+	}
+	for n := range bias {
+		row := w.row(n)
+		for r := range in {
+			out[r][n] = float32(dot(in[r], row)) + bias[n]
+		}
+	}
+	for r := range out {
+		dst.setRow(r, out[r])
+	}
+}
+
+func dot(a, b []float32) float64 {
+	var sum float64
+	for i, v := range a {
+		sum += float64(v) * float64(b[i])
+	}
+	return sum
+}
+
+func (m *memory) siluMul(op ops.Op) {
+	rows, f := int(op.T[0].Rows), int(op.T[0].Cols)
+	dst, x := m.typed(op.T[0], ops.F32, rows, f), m.typed(op.T[1], ops.F32, rows, 2*f)
+	out := make([]float32, f)
+	for r := range rows {
+		in := x.row(r)
+		for i := range out {
+			gate, up := float64(in[i]), float64(in[f+i])
+			out[i] = float32(gate / (1 + math.Exp(-gate)) * up)
+		}
+		dst.setRow(r, out)
+	}
+}
+
+func (m *memory) gatherRows(op ops.Op) {
+	dst, x := m.typed(op.T[0], ops.F32, int(op.T[0].Rows), int(op.T[1].Cols)), m.view(op.T[1])
+	require(x.DType == ops.F32, "operand %v: element type is not supported, want f32", x.Tensor)
+	for t, r := range m.typed(op.T[2], ops.I32, 1, int(dst.Rows)).ints(0) {
+		dst.setRow(t, x.row(r))
+	}
+}

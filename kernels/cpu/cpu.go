@@ -1,0 +1,143 @@
+// Package cpu holds the C kernels of the CPU device and thin wrappers around
+// them. msgl.h is the boundary; the wrappers add nothing but Go types and errors.
+//
+// The kernels are compiled for several instruction sets and choose one when a
+// pool is made. Floating-point arithmetic is exact IEEE: multiply-adds are fused
+// where the source says so and nowhere else, so that results do not depend on
+// the compiler (see vec.h).
+package cpu
+
+// The flags below come after CGO_CFLAGS, so they win over an -Ofast there. ISO C
+// (c11, not gnu11) is what turns contraction off: cgo refuses -ffp-contract.
+
+// #cgo CFLAGS: -std=c11 -O3 -fno-fast-math
+// #cgo CFLAGS: -Wall -Wextra -Werror -Wno-psabi -Wno-unknown-pragmas
+// #cgo LDFLAGS: -lm -lpthread
+// #include "msgl.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// Panel is the number of rows (outputs) of a packed panel.
+const Panel = 16
+
+// MaxThreads bounds the size of a pool.
+const MaxThreads = 1024
+
+var codes = map[C.int]error{
+	C.MSGL_ERR_MEMORY: errors.New("out of memory"),
+	C.MSGL_ERR_THREAD: errors.New("a thread could not be started"),
+	C.MSGL_ERR_KIND:   errors.New("unknown kind of operation"),
+	C.MSGL_ERR_DTYPE:  errors.New("an operand's element type is not supported"),
+	C.MSGL_ERR_SHAPE:  errors.New("an operand is missing or its shape does not fit"),
+	C.MSGL_ERR_ISA:    errors.New("MINISGL_CPU_ISA names an instruction set that this machine lacks; use avx512, avx2 or portable"),
+	C.MSGL_ERR_INDEX:  errors.New("an index operand (ids, rows, slots, positions, pages) is out of range"),
+}
+
+func codeErr(code C.int) error {
+	if code == C.MSGL_OK {
+		return nil
+	}
+	if err, ok := codes[code]; ok {
+		return err
+	}
+	return fmt.Errorf("code %d", int(code))
+}
+
+// OpError is the failure of one operation of a submission. The operations before
+// it have run.
+type OpError struct {
+	Index int   // of the operation in its list
+	Err   error // why
+}
+
+func (e *OpError) Error() string { return fmt.Sprintf("cpu kernels: operation %d: %v", e.Index, e.Err) }
+
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Pool is a pool of threads that runs operations; the goroutine that submits is
+// one of them. The others sleep when there is nothing to do.
+type Pool struct {
+	p      *C.msgl_pool
+	failed C.int // Submit's out argument; here, so that Submit does not allocate
+}
+
+// NewPool starts a pool of 1 to MaxThreads threads.
+func NewPool(threads int) (*Pool, error) {
+	if threads < 1 || threads > MaxThreads {
+		return nil, fmt.Errorf("cpu kernels: new pool: %d threads; want 1 to %d", threads, MaxThreads)
+	}
+	var p Pool
+	if err := codeErr(C.msgl_pool_new(&p.p, C.int(threads))); err != nil {
+		return nil, fmt.Errorf("cpu kernels: new pool of %d threads: %w", threads, err)
+	}
+	return &p, nil
+}
+
+// Submit runs n operations, laid out as msgl_op, in one call into C. One
+// submission at a time. The error is an *OpError.
+func (p *Pool) Submit(ops unsafe.Pointer, n int) error {
+	if n == 0 {
+		return nil
+	}
+	code := C.msgl_submit(&p.failed, p.p, (*C.msgl_op)(ops), C.int(n))
+	if code == C.MSGL_OK {
+		return nil
+	}
+	return &OpError{Index: int(p.failed), Err: codeErr(code)}
+}
+
+// Close stops the threads and frees the pool's memory. No submission may be running.
+func (p *Pool) Close() {
+	C.msgl_pool_free(p.p)
+	p.p = nil
+}
+
+// Alloc returns n bytes of zeroed memory outside the Go heap, aligned to 64
+// bytes, to be given back with Free(p, n).
+func Alloc(n int64) (unsafe.Pointer, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("cpu kernels: alloc: %d bytes", n)
+	}
+	var p unsafe.Pointer
+	if err := codeErr(C.msgl_alloc(&p, C.size_t(n))); err != nil {
+		return nil, fmt.Errorf("cpu kernels: alloc %d bytes: %w", n, err)
+	}
+	return p, nil
+}
+
+// Free gives back memory of Alloc.
+func Free(p unsafe.Pointer, n int64) { C.msgl_free(p, C.size_t(n)) }
+
+// PackedBytes returns the size of a packed weight of the given shape; dtype as in
+// msgl_dtype.
+func PackedBytes(rows, cols, dtype int) int64 {
+	return int64(C.msgl_packed_bytes(C.int(rows), C.int(cols), C.int(dtype)))
+}
+
+// PackPanel stores rows, up to Panel rows of cols values one after the other, as
+// the given panel of the packed weight at dst.
+func PackPanel(dst unsafe.Pointer, rows []float32, cols, dtype, panel int) error {
+	if cols <= 0 || len(rows) == 0 || len(rows)%cols != 0 {
+		return fmt.Errorf("cpu kernels: pack panel %d: %d values in rows of %d", panel, len(rows), cols)
+	}
+	code := C.msgl_pack_panel(dst, (*C.float)(unsafe.SliceData(rows)), C.int(len(rows)/cols), C.int(cols), C.int(dtype), C.int(panel))
+	if err := codeErr(code); err != nil {
+		return fmt.Errorf("cpu kernels: pack panel %d: %w", panel, err)
+	}
+	return nil
+}
+
+// ISA names the instruction set that a new pool uses: "avx512", "avx2" or
+// "portable".
+func ISA() (string, error) {
+	var name *C.char
+	if err := codeErr(C.msgl_isa(&name)); err != nil {
+		return "", fmt.Errorf("cpu kernels: %w", err)
+	}
+	return C.GoString(name), nil
+}

@@ -1,0 +1,144 @@
+// elementwise_impl.h: the operations on rows: embed, norm, rope, gate, gather.
+
+// table: packed [V, H]; dst: [T, H]
+static void embed(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  const msgl_tensor *dst = &job->op->t[0], *table = &job->op->t[1];
+  const int32_t *ids = msgl_i32(&job->op->t[2]), *last = msgl_i32(&job->op->t[3]);
+  int h = dst->cols, pairs = (h + 1) / 2;
+  const char *panels = (const char *)(uintptr_t)table->addr;
+  for (int64_t r = from; r < to; r++) {
+    int id = ids[r] < 0 ? last[-(ids[r] + 1)] : ids[r];
+    const char *panel = panels + (size_t)(id / MSGL_PANEL) * msgl_panel_bytes(pairs, table->dtype);
+    float *out = msgl_row(dst, r);
+    int col = id % MSGL_PANEL;
+    if (table->dtype == MSGL_F32) {
+      for (int i = 0; i < h; i++) out[i] = ((const float *)panel)[(size_t)i * MSGL_PANEL + col];
+      continue;
+    }
+    for (int i = 0; i < h; i++) {
+      uint32_t u = (uint32_t)((const uint16_t *)panel)[((size_t)(i / 2) * MSGL_PANEL + col) * 2 + i % 2] << 16;
+      memcpy(&out[i], &u, sizeof u);
+    }
+  }
+}
+
+// Sum of squares of n values: element i belongs to lane i % 16.
+ALWAYS float sum_squares(const float *x, int n) {
+  float lane[LANES];
+  vf acc[NV];
+  int i = 0;
+  UNROLL for (int v = 0; v < NV; v++) acc[v] = vset1(0);
+  for (; i + LANES <= n; i += LANES) {
+    UNROLL for (int v = 0; v < NV; v++) {
+      vf a = vld(x + i + v * VW);
+      acc[v] = vfma(a, a, acc[v]);
+    }
+  }
+  float tail[LANES] = {0};
+  memcpy(tail, x + i, (size_t)(n - i) * sizeof(float));
+  UNROLL for (int v = 0; v < NV; v++) {
+    vf a = vld(tail + v * VW);
+    vst(lane + v * VW, vfma(a, a, acc[v]));
+  }
+  return lanes_sum(lane);
+}
+
+// dst = x / sqrt(mean(x^2) + eps) * w, n values; dst may be x
+ALWAYS void norm_row(float *dst, const float *x, const float *w, int n, float eps) {
+  float scale = 1.0f / sqrtf(sum_squares(x, n) / (float)n + eps);
+  int i = 0;
+  for (; i + VW <= n; i += VW) vst(dst + i, vld(x + i) * vset1(scale) * vld(w + i));
+  for (; i < n; i++) dst[i] = x[i] * scale * w[i];
+}
+
+static void rms_norm(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  const msgl_tensor *dst = &job->op->t[0], *x = &job->op->t[1], *residual = &job->op->t[3];
+  const float *w = msgl_f32(&job->op->t[2]);
+  int h = x->cols;
+  for (int64_t r = from; r < to; r++) {
+    const float *in = msgl_row(x, r);
+    if (residual->addr) {
+      float *res = msgl_row(residual, r);
+      int i = 0;
+      for (; i + VW <= h; i += VW) vst(res + i, vld(res + i) + vld(in + i));
+      for (; i < h; i++) res[i] += in[i];
+      in = res;
+    }
+    norm_row(msgl_row(dst, r), in, w, h, job->op->f[0]);
+  }
+}
+
+// Rotates one head by the angles whose cosines and sines are given, in the
+// half-split form: element i with element i + d/2.
+ALWAYS void rotate(float *x, const float *cos_sin, int d) {
+  int half = d / 2, i = 0;
+  const float *cosine = cos_sin, *sine = cos_sin + half;
+  for (; i + VW <= half; i += VW) {
+    vf a = vld(x + i), b = vld(x + half + i), c = vld(cosine + i), s = vld(sine + i);
+    vst(x + i, a * c - b * s);
+    vst(x + half + i, b * c + a * s);
+  }
+  for (; i < half; i++) {
+    float a = x[i], b = x[half + i];
+    x[i] = a * cosine[i] - b * sine[i];
+    x[half + i] = b * cosine[i] + a * sine[i];
+  }
+}
+
+// Writes n values into row `slot` of a cache.
+ALWAYS void store_cache(const msgl_tensor *cache, int64_t slot, const float *x, int n) {
+  if (cache->dtype == MSGL_F32) {
+    memcpy(msgl_row(cache, slot), x, (size_t)n * sizeof(float));
+    return;
+  }
+  uint16_t *to = (uint16_t *)(uintptr_t)cache->addr + slot * cache->stride;
+  for (int i = 0; i < n; i++) to[i] = msgl_to_bf16(x[i]);
+}
+
+// qkv: [M, (Q + 2 KV) D]
+static void rope_store(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  const msgl_op *op = job->op;
+  int q = op->i[0], kv = op->i[1], d = op->i[2];
+  const int32_t *positions = msgl_i32(&op->t[1]), *slots = msgl_i32(&op->t[2]);
+  const float *q_norm = msgl_f32(&op->t[6]), *k_norm = msgl_f32(&op->t[7]);
+  for (int64_t r = from; r < to; r++) {
+    float *row = msgl_row(&op->t[0], r);
+    const float *cos_sin = msgl_row(&op->t[3], positions[r]);
+    for (int h = 0; h < q + kv; h++) {
+      float *head = row + (size_t)h * (size_t)d;
+      const float *w = h < q ? q_norm : k_norm;
+      if (w) norm_row(head, head, w, d, op->f[0]);
+      rotate(head, cos_sin, d);
+    }
+    store_cache(&op->t[4], slots[r], row + (size_t)q * (size_t)d, kv * d);
+    store_cache(&op->t[5], slots[r], row + (size_t)(q + kv) * (size_t)d, kv * d);
+  }
+}
+
+ALWAYS vf silu(vf x) { return x / (vset1(1.0f) + vexp(-x)); }
+
+// dst: [M, F], x: [M, 2F]
+static void silu_mul(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  const msgl_tensor *dst = &job->op->t[0], *x = &job->op->t[1];
+  int f = dst->cols;
+  for (int64_t r = from; r < to; r++) {
+    const float *gate = msgl_row(x, r), *up = gate + f;
+    float *out = msgl_row(dst, r);
+    int i = 0;
+    for (; i + VW <= f; i += VW) vst(out + i, silu(vld(gate + i)) * vld(up + i));
+    if (i < f) vst_part(out + i, silu(vld_part(gate + i, f - i)) * vld_part(up + i, f - i), f - i);
+  }
+}
+
+static void gather_rows(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  const msgl_tensor *dst = &job->op->t[0], *x = &job->op->t[1];
+  const int32_t *rows = msgl_i32(&job->op->t[2]);
+  for (int64_t r = from; r < to; r++) {
+    memcpy(msgl_row(dst, r), msgl_row(x, rows[r]), (size_t)dst->cols * sizeof(float));
+  }
+}

@@ -1,0 +1,123 @@
+// internal.h: what the files of the CPU kernels share.
+//
+// An operation runs as phases. A phase is a function over items [0, n) that any
+// thread may run in any order and any grouping: an item's result depends on
+// nothing but the item. plan.c turns an operation into phases, pool.c runs them,
+// the *_impl.h files hold the functions, once per instruction set.
+#ifndef MSGL_INTERNAL_H
+#define MSGL_INTERNAL_H
+
+#include "msgl.h"
+
+// Rounding must not depend on the compiler's mood: see the flags in cpu.go.
+#ifdef __FAST_MATH__
+#error "the kernels need exact IEEE arithmetic: do not build them with -ffast-math or -Ofast"
+#endif
+
+enum {
+  MSGL_PANEL = 16,            // outputs of a packed panel
+  MSGL_MAX_PHASES = 2,        // of one operation
+  MSGL_MAX_HEAD_DIM = 1024,   // elements of an attention head
+  MSGL_ATTN_BLOCK = 32,       // positions whose scores are computed together
+  MSGL_ATTN_CHUNK = 256,      // positions after which the running softmax starts anew; chunks are merged in order
+  MSGL_ATTN_TILE = 48,        // (row, query head) pairs that share a block's keys and values
+  MSGL_RADIX_BUCKETS = 2048,  // of one level of the sampler's selection
+};
+
+typedef struct msgl_job msgl_job;
+typedef void (*msgl_phase_fn)(const msgl_job *job, int thread, int64_t from, int64_t to);
+
+typedef struct {
+  msgl_phase_fn run;
+  int64_t items;
+  int step;    // items that a thread claims at a time
+  int serial;  // too little work to share
+} msgl_phase;
+
+// One instruction set's kernels.
+typedef struct {
+  const char *name;
+  int linear_rows;  // rows of x that LINEAR keeps in registers
+  int attn_rows;    // (row, query head) pairs that ATTENTION keeps in registers
+  msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked;
+  msgl_phase_fn rope_store, attention, attention_merge, silu_mul, gather_rows, sample;
+} msgl_kernels;
+
+extern const msgl_kernels msgl_kernels_portable;
+#if defined(__x86_64__)
+extern const msgl_kernels msgl_kernels_avx2, msgl_kernels_avx512;
+#endif
+
+// Sets *out to the kernels that msgl_isa names.
+int msgl_choose_kernels(const msgl_kernels **out);
+
+// How LINEAR splits the rows of x: `blocks` blocks of block_rows rows (the last
+// may have fewer); `group` consecutive blocks are computed together.
+typedef struct {
+  int pairs;         // of columns: K/2 rounded up
+  int block_rows, blocks, group;
+  int packed;        // whether x was packed into job->shared
+} msgl_linear_plan;
+
+// One task of ATTENTION: rows of one request against chunks of its positions.
+typedef struct {
+  int request, row, rows;
+  int position;              // of the first row
+  int chunk_from, chunk_to;  // chunks that this task computes
+  int partial;               // slot of its first result in job->shared; -1: the task covers all chunks
+} msgl_attn_task;
+
+typedef struct {
+  const msgl_attn_task *tasks;
+  int64_t ntasks;
+  float *partials;        // [slots, KV, tile_rows, head_stride + 2]
+  int tile_rows;          // (row, query head) pairs of a full tile
+  int head_stride;        // D rounded up to 16
+} msgl_attn_plan;
+
+struct msgl_job {
+  const msgl_op *op;
+  const msgl_kernels *kernels;
+  int threads;
+  int nphases;
+  msgl_phase phases[MSGL_MAX_PHASES];
+  msgl_linear_plan linear;
+  msgl_attn_plan attn;
+  char *shared;            // scratch that all threads read
+  char *own;               // scratch of the threads, own_bytes each
+  size_t own_bytes;
+  size_t shared_cap, own_cap;
+};
+
+// Checks an operation and sets job's phases. Reads the index operands, so the
+// operations before it must have run.
+int msgl_plan(msgl_job *job, const msgl_op *op);
+
+// Grows job->shared to at least `bytes`, or the threads' own scratch to `bytes` each.
+int msgl_need_shared(msgl_job *job, size_t bytes);
+int msgl_need_own(msgl_job *job, size_t bytes);
+
+static inline float *msgl_f32(const msgl_tensor *t) { return (float *)(uintptr_t)t->addr; }
+static inline int32_t *msgl_i32(const msgl_tensor *t) { return (int32_t *)(uintptr_t)t->addr; }
+static inline float *msgl_row(const msgl_tensor *t, int64_t row) { return msgl_f32(t) + row * t->stride; }
+
+static inline size_t msgl_elem_size(int dtype) { return dtype == MSGL_BF16 ? 2 : 4; }
+
+// Bytes of one packed panel with `pairs` pairs of columns.
+static inline size_t msgl_panel_bytes(int pairs, int dtype) {
+  return (size_t)pairs * 2 * MSGL_PANEL * msgl_elem_size(dtype);
+}
+
+static inline int64_t msgl_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t msgl_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t msgl_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Rounds to bfloat16, to nearest even. A NaN stays one.
+static inline uint16_t msgl_to_bf16(float x) {
+  uint32_t u;
+  __builtin_memcpy(&u, &x, 4);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40);
+  return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+#endif

@@ -1,0 +1,30 @@
+// kernels_impl.h: all kernels of one instruction set. Included by the
+// kernels_*.c files, which set the target and the name.
+#include "vec.h"
+
+#include "elementwise_impl.h"
+#include "linear_impl.h"
+#include "attention_impl.h"
+#include "sample_impl.h"
+
+#define KERNELS_(isa) msgl_kernels_##isa
+#define KERNELS(isa) KERNELS_(isa)
+#define NAME_(isa) #isa
+#define NAME(isa) NAME_(isa)
+
+const msgl_kernels KERNELS(MSGL_ISA) = {
+    .name = NAME(MSGL_ISA),
+    .linear_rows = LINEAR_ROWS,
+    .attn_rows = ATTN_ROWS,
+    .embed = embed,
+    .rms_norm = rms_norm,
+    .linear_pack = linear_pack,
+    .linear_stream = linear_stream,
+    .linear_blocked = linear_blocked,
+    .rope_store = rope_store,
+    .attention = attention,
+    .attention_merge = attention_merge,
+    .silu_mul = silu_mul,
+    .gather_rows = gather_rows,
+    .sample = sample,
+};

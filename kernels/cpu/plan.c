@@ -1,0 +1,277 @@
+// plan.c: checks operations and splits them into phases.
+#include <string.h>
+
+#include "internal.h"
+
+enum {
+  SERIAL_ELEMENTS = 8192,  // an elementwise phase below this costs less than a barrier
+  SERIAL_PACK = 16384,     // likewise for LINEAR's copy of x
+  PACK_PAIRS = 128,        // pairs of columns of one item of that copy
+  L2_BYTES = 640 << 10,    // what LINEAR lets packed rows of x take of a core's L2 cache
+  PANELS_PER_CLAIM = 8,
+};
+
+// Returns the first error of two.
+static int both(int a, int b) { return a != MSGL_OK ? a : b; }
+
+static int view(const msgl_tensor *t, int dtype, int64_t rows, int64_t cols) {
+  if (t->dtype != dtype) return MSGL_ERR_DTYPE;
+  if (t->addr == 0 || t->rows != rows || t->cols != cols || rows < 0 || cols < 0) return MSGL_ERR_SHAPE;
+  return rows > 1 && t->stride < cols ? MSGL_ERR_SHAPE : MSGL_OK;
+}
+
+static int optional(const msgl_tensor *t, int dtype, int64_t rows, int64_t cols) {
+  return t->addr == 0 ? MSGL_OK : view(t, dtype, rows, cols);
+}
+
+// A tensor whose rows are free.
+static int columns(const msgl_tensor *t, int dtype, int64_t cols) { return view(t, dtype, t->rows, cols); }
+
+static int packed(const msgl_tensor *t, int64_t cols) {
+  if (t->dtype != MSGL_F32 && t->dtype != MSGL_BF16) return MSGL_ERR_DTYPE;
+  return t->addr == 0 || t->rows <= 0 || t->cols <= 0 || t->cols != cols ? MSGL_ERR_SHAPE : MSGL_OK;
+}
+
+// Whether every element of an index operand, [1, n], is in [0, limit).
+static int indices(const msgl_tensor *t, int64_t limit) {
+  const int32_t *v = msgl_i32(t);
+  for (int64_t i = 0; i < t->cols; i++) {
+    if (v[i] < 0 || v[i] >= limit) return MSGL_ERR_INDEX;
+  }
+  return MSGL_OK;
+}
+
+static void add_phase(msgl_job *job, msgl_phase_fn run, int64_t items, int step, int serial) {
+  job->phases[job->nphases++] = (msgl_phase){run, items, step, serial};
+}
+
+// A phase over the rows of a tensor of `cols` columns.
+static void add_rows(msgl_job *job, msgl_phase_fn run, int64_t rows, int64_t cols) {
+  add_phase(job, run, rows, 1, rows == 1 || rows * cols < SERIAL_ELEMENTS);
+}
+
+static int plan_embed(msgl_job *job, const msgl_op *op) {
+  const msgl_tensor *dst = &op->t[0], *table = &op->t[1], *ids = &op->t[2], *last = &op->t[3];
+  int code = both(columns(dst, MSGL_F32, table->cols), packed(table, dst->cols));
+  code = both(code, both(view(ids, MSGL_I32, 1, dst->rows), optional(last, MSGL_I32, 1, last->cols)));
+  if (code != MSGL_OK) return code;
+  int64_t slots = last->addr ? last->cols : 0;
+  for (int64_t i = 0; i < dst->rows; i++) {
+    int64_t id = msgl_i32(ids)[i];
+    if (id < 0) {
+      if (-id - 1 >= slots) return MSGL_ERR_INDEX;
+      id = msgl_i32(last)[-id - 1];
+    }
+    if (id < 0 || id >= table->rows) return MSGL_ERR_INDEX;
+  }
+  add_rows(job, job->kernels->embed, dst->rows, dst->cols);
+  return MSGL_OK;
+}
+
+static int plan_rms_norm(msgl_job *job, const msgl_op *op) {
+  const msgl_tensor *dst = &op->t[0], *x = &op->t[1];
+  int code = both(columns(x, MSGL_F32, dst->cols), view(dst, MSGL_F32, x->rows, x->cols));
+  code = both(code, both(view(&op->t[2], MSGL_F32, 1, x->cols), optional(&op->t[3], MSGL_F32, x->rows, x->cols)));
+  if (code != MSGL_OK) return code;
+  add_rows(job, job->kernels->rms_norm, x->rows, x->cols);
+  return MSGL_OK;
+}
+
+static int plan_linear(msgl_job *job, const msgl_op *op) {
+  const msgl_tensor *dst = &op->t[0], *x = &op->t[1], *w = &op->t[2], *bias = &op->t[3];
+  int code = both(packed(w, x->cols), columns(x, MSGL_F32, w->cols));
+  code = both(code, both(view(dst, MSGL_F32, x->rows, w->rows), optional(bias, MSGL_F32, 1, w->rows)));
+  if (code != MSGL_OK || x->rows == 0) return code;
+  msgl_linear_plan *p = &job->linear;
+  int64_t rows = x->rows, max_rows = job->kernels->linear_rows;
+  p->pairs = (int)msgl_ceil_div(w->cols, 2);
+  p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, max_rows));
+  p->blocks = (int)msgl_ceil_div(rows, p->block_rows);
+  p->group = (int)msgl_max(1, L2_BYTES / ((int64_t)p->pairs * 8 * p->block_rows));
+  p->packed = rows > 1 || w->cols % 2;
+  if (p->packed) {
+    size_t bytes = (size_t)rows * (size_t)p->pairs * 2 * sizeof(float);
+    if ((code = msgl_need_shared(job, bytes)) != MSGL_OK) return code;
+    add_phase(job, job->kernels->linear_pack, p->blocks * msgl_ceil_div(p->pairs, PACK_PAIRS), 1,
+              rows * w->cols < SERIAL_PACK);
+  }
+  code = msgl_need_own(job, (size_t)p->group * (size_t)p->block_rows * MSGL_PANEL * sizeof(float));
+  if (code != MSGL_OK) return code;
+  int64_t panels = msgl_ceil_div(w->rows, MSGL_PANEL), groups = msgl_ceil_div(p->blocks, p->group);
+  msgl_phase_fn run = p->blocks == 1 ? job->kernels->linear_stream : job->kernels->linear_blocked;
+  add_phase(job, run, groups * panels, PANELS_PER_CLAIM, rows * w->rows * w->cols < 4 * SERIAL_ELEMENTS);
+  return MSGL_OK;
+}
+
+// Whether I holds Q, KV, D, page size that the kernels can take.
+static int heads(const msgl_op *op) {
+  int q = op->i[0], kv = op->i[1], d = op->i[2];
+  if (q <= 0 || kv <= 0 || q % kv || d <= 0 || d % 8 || d > MSGL_MAX_HEAD_DIM || op->i[3] <= 0) return MSGL_ERR_SHAPE;
+  return q > INT32_MAX / d / 4 ? MSGL_ERR_SHAPE : MSGL_OK;
+}
+
+static int caches(const msgl_tensor *k, const msgl_tensor *v, int64_t cols) {
+  if (k->dtype != MSGL_F32 && k->dtype != MSGL_BF16) return MSGL_ERR_DTYPE;
+  if (k->stride < cols) return MSGL_ERR_SHAPE;
+  if (v->stride != k->stride) return MSGL_ERR_SHAPE;
+  return both(view(k, k->dtype, k->rows, cols), view(v, k->dtype, k->rows, cols));
+}
+
+static int plan_rope_store(msgl_job *job, const msgl_op *op) {
+  int code = heads(op);
+  if (code != MSGL_OK) return code;
+  int64_t q = op->i[0], kv = op->i[1], d = op->i[2];
+  const msgl_tensor *qkv = &op->t[0], *positions = &op->t[1], *slots = &op->t[2], *table = &op->t[3];
+  code = both(columns(qkv, MSGL_F32, (q + 2 * kv) * d), columns(table, MSGL_F32, d));
+  code = both(code, both(view(positions, MSGL_I32, 1, qkv->rows), view(slots, MSGL_I32, 1, qkv->rows)));
+  code = both(code, caches(&op->t[4], &op->t[5], kv * d));
+  code = both(code, both(optional(&op->t[6], MSGL_F32, 1, d), optional(&op->t[7], MSGL_F32, 1, d)));
+  if (code != MSGL_OK) return code;
+  code = both(indices(positions, table->rows), indices(slots, op->t[4].rows));
+  if (code != MSGL_OK) return code;
+  add_rows(job, job->kernels->rope_store, qkv->rows, qkv->cols);
+  return MSGL_OK;
+}
+
+typedef struct {
+  int64_t tasks, partials;
+} attn_count;
+
+// Lists the tasks of ATTENTION (tasks NULL: only counts them). With split, a tile
+// of rows becomes one task per chunk of positions, else one task.
+static attn_count list_tasks(msgl_attn_task *tasks, const msgl_op *op, int rows_per_tile, int split) {
+  const int32_t *cu = msgl_i32(&op->t[5]), *lens = msgl_i32(&op->t[6]);
+  attn_count n = {0, 0};
+  for (int r = 0; r < op->t[4].rows; r++) {
+    for (int row = cu[r]; row < cu[r + 1]; row += rows_per_tile) {
+      int rows = (int)msgl_min(rows_per_tile, cu[r + 1] - row), position = lens[r] - (cu[r + 1] - row);
+      int chunks = (int)msgl_ceil_div(position + rows, MSGL_ATTN_CHUNK);
+      int first = op->i[4] > 0 ? (int)(msgl_max(0, position - op->i[4] + 1) / MSGL_ATTN_CHUNK) : 0;
+      int whole = !split || chunks - first == 1;
+      for (int c = first; c < chunks; c++) {
+        int slot = whole ? -1 : (int)n.partials;
+        if (tasks) tasks[n.tasks] = (msgl_attn_task){r, row, rows, position, c, whole ? chunks : c + 1, slot};
+        n.tasks++;
+        if (whole) break;
+        n.partials++;
+      }
+    }
+  }
+  return n;
+}
+
+static int check_pages(const msgl_op *op, int64_t rows) {
+  const msgl_tensor *table = &op->t[4];
+  const int32_t *cu = msgl_i32(&op->t[5]), *lens = msgl_i32(&op->t[6]);
+  int64_t page = op->i[3], pages = op->t[2].rows / page;
+  if (cu[0] != 0 || cu[table->rows] != rows) return MSGL_ERR_INDEX;
+  for (int r = 0; r < table->rows; r++) {
+    int64_t count = (int64_t)cu[r + 1] - cu[r], used = msgl_ceil_div(lens[r], page);
+    if (count < 0 || lens[r] < count || used > table->cols) return MSGL_ERR_INDEX;
+    // Pages that have left the window of the first row may have been given away.
+    int64_t first = op->i[4] > 0 ? msgl_max(0, lens[r] - count - op->i[4] + 1) / page : 0;
+    const int32_t *list = msgl_i32(table) + (int64_t)r * table->stride;
+    for (int64_t i = first; i < used && count > 0; i++) {
+      if (list[i] < 0 || list[i] >= pages) return MSGL_ERR_INDEX;
+    }
+  }
+  return MSGL_OK;
+}
+
+static int check_attention(const msgl_op *op) {
+  int code = heads(op);
+  if (code != MSGL_OK) return code;
+  const msgl_tensor *dst = &op->t[0], *q = &op->t[1], *table = &op->t[4];
+  int64_t d = op->i[2];
+  code = both(columns(q, MSGL_F32, op->i[0] * d), view(dst, MSGL_F32, q->rows, q->cols));
+  code = both(code, both(caches(&op->t[2], &op->t[3], op->i[1] * d), columns(table, MSGL_I32, table->cols)));
+  code = both(code, view(&op->t[5], MSGL_I32, 1, (int64_t)table->rows + 1));
+  code = both(code, view(&op->t[6], MSGL_I32, 1, table->rows));
+  return code != MSGL_OK ? code : check_pages(op, q->rows);
+}
+
+// Floats that a thread needs to attend with a tile of `tile` (row, head) pairs;
+// the layout is attention_impl.h's.
+static size_t attn_floats(size_t tile, size_t d, size_t stride) {
+  size_t block = MSGL_ATTN_BLOCK;
+  return tile * d + d * block + block * stride + tile * block + tile * (16 + 2 * stride + 4) + 64 * 10;
+}
+
+static int plan_attention(msgl_job *job, const msgl_op *op) {
+  int code = check_attention(op);
+  if (code != MSGL_OK || op->t[1].rows == 0) return code;
+  int kv = op->i[1], d = op->i[2], group = op->i[0] / kv;
+  int rows_per_tile = (int)msgl_max(1, MSGL_ATTN_TILE / group);
+  msgl_attn_plan *p = &job->attn;
+  p->tile_rows = rows_per_tile * group;
+  p->head_stride = (d + 15) / 16 * 16;
+  attn_count n = list_tasks(NULL, op, rows_per_tile, 0);
+  int split = job->threads > 1 && n.tasks * kv < 4 * (int64_t)job->threads;
+  if (split) n = list_tasks(NULL, op, rows_per_tile, 1);
+  size_t head = ((size_t)n.tasks * sizeof(msgl_attn_task) + 63) / 64 * 64;
+  size_t partial = (size_t)n.partials * (size_t)kv * (size_t)p->tile_rows * (size_t)(p->head_stride + 2) * sizeof(float);
+  code = both(msgl_need_shared(job, head + partial),
+              msgl_need_own(job, attn_floats((size_t)p->tile_rows, (size_t)d, (size_t)p->head_stride) * sizeof(float)));
+  if (code != MSGL_OK) return code;
+  list_tasks((msgl_attn_task *)job->shared, op, rows_per_tile, split);
+  p->tasks = (const msgl_attn_task *)job->shared;
+  p->ntasks = n.tasks;
+  p->partials = (float *)(job->shared + head);
+  add_phase(job, job->kernels->attention, n.tasks * kv, 1, 0);
+  if (n.partials > 0) add_phase(job, job->kernels->attention_merge, n.tasks * kv, 1, n.partials * kv < 64);
+  return MSGL_OK;
+}
+
+static int plan_silu_mul(msgl_job *job, const msgl_op *op) {
+  const msgl_tensor *dst = &op->t[0], *x = &op->t[1];
+  int code = both(columns(dst, MSGL_F32, dst->cols), view(x, MSGL_F32, dst->rows, 2 * (int64_t)dst->cols));
+  if (code != MSGL_OK) return code;
+  add_rows(job, job->kernels->silu_mul, dst->rows, dst->cols);
+  return MSGL_OK;
+}
+
+static int plan_gather_rows(msgl_job *job, const msgl_op *op) {
+  const msgl_tensor *dst = &op->t[0], *x = &op->t[1], *rows = &op->t[2];
+  int code = both(columns(dst, MSGL_F32, x->cols), columns(x, MSGL_F32, dst->cols));
+  code = both(code, view(rows, MSGL_I32, 1, dst->rows));
+  if (code == MSGL_OK) code = indices(rows, x->rows);
+  if (code != MSGL_OK) return code;
+  add_rows(job, job->kernels->gather_rows, dst->rows, dst->cols);
+  return MSGL_OK;
+}
+
+static int plan_sample(msgl_job *job, const msgl_op *op) {
+  const msgl_tensor *next = &op->t[0], *logits = &op->t[1], *args = &op->t[2], *last = &op->t[3];
+  int vocab = op->i[0];
+  int code = both(columns(logits, MSGL_F32, logits->cols), view(next, MSGL_I32, 1, logits->rows));
+  code = both(code, view(args, MSGL_I32, logits->rows, sizeof(msgl_sampling) / 4));
+  code = both(code, optional(last, MSGL_I32, 1, last->cols));
+  if (code == MSGL_OK && (vocab <= 0 || vocab > logits->cols)) code = MSGL_ERR_SHAPE;
+  if (code != MSGL_OK) return code;
+  int64_t slots = last->addr ? last->cols : 0;
+  for (int64_t r = 0; r < logits->rows; r++) {
+    const msgl_sampling *a = (const msgl_sampling *)msgl_row(args, r);
+    if (a->slot >= slots) return MSGL_ERR_INDEX;
+  }
+  // A thread's scratch: weights, two lists of ids, the sums of one level of buckets.
+  code = msgl_need_own(job, 3 * 4 * ((size_t)vocab + 64) + MSGL_RADIX_BUCKETS * sizeof(double));
+  if (code != MSGL_OK) return code;
+  add_phase(job, job->kernels->sample, logits->rows, 1, 0);
+  return MSGL_OK;
+}
+
+int msgl_plan(msgl_job *job, const msgl_op *op) {
+  job->op = op;
+  job->nphases = 0;
+  switch (op->kind) {
+    case MSGL_EMBED: return plan_embed(job, op);
+    case MSGL_RMS_NORM: return plan_rms_norm(job, op);
+    case MSGL_LINEAR: return plan_linear(job, op);
+    case MSGL_ROPE_STORE: return plan_rope_store(job, op);
+    case MSGL_ATTENTION: return plan_attention(job, op);
+    case MSGL_SILU_MUL: return plan_silu_mul(job, op);
+    case MSGL_GATHER_ROWS: return plan_gather_rows(job, op);
+    case MSGL_SAMPLE: return plan_sample(job, op);
+    default: return MSGL_ERR_KIND;
+  }
+}

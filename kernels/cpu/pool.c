@@ -1,0 +1,205 @@
+// pool.c: a persistent pool of threads.
+//
+// Threads meet at one barrier after each phase. The last to arrive prepares the
+// next phase, so an operation costs one barrier. A waiting thread spins for a
+// bounded time and then sleeps: nothing spins while the pool is idle, and a
+// machine with more threads than cores makes progress.
+#define _GNU_SOURCE
+#include "pool.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SPIN_NS = 50000, SPINS_PER_LOOK = 64, MAX_THREADS = 1024 };
+
+struct msgl_worker {
+  msgl_pool *pool;
+  int index;
+};
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static uint32_t sleep_until_changed(msgl_pool *p, uint32_t turn) {
+  uint32_t now;
+  pthread_mutex_lock(&p->mutex);
+  // Sequentially consistent, as is publish: either we see the new turn or the
+  // publisher sees a sleeper.
+  atomic_fetch_add(&p->sleepers, 1);
+  while ((now = atomic_load(&p->turn)) == turn) pthread_cond_wait(&p->wake, &p->mutex);
+  atomic_fetch_sub(&p->sleepers, 1);
+  pthread_mutex_unlock(&p->mutex);
+  return now;
+}
+
+// Waits until the turn is another one than `turn`, and returns it.
+static uint32_t await(msgl_pool *p, uint32_t turn) {
+  int64_t until = 0;
+  for (int64_t spins = 0; p->spin_ns > 0; spins++) {
+    uint32_t now = atomic_load_explicit(&p->turn, memory_order_acquire);
+    if (now != turn) return now;
+    relax();
+    if (spins % SPINS_PER_LOOK != SPINS_PER_LOOK - 1) continue;
+    int64_t t = now_ns();
+    if (until == 0) until = t + p->spin_ns;
+    if (t >= until) break;
+  }
+  return sleep_until_changed(p, turn);
+}
+
+static uint32_t publish(msgl_pool *p, int more) {
+  uint32_t turn = atomic_load_explicit(&p->turn, memory_order_relaxed) | 1;
+  if (more) turn++;
+  atomic_store(&p->turn, turn);
+  if (atomic_load(&p->sleepers) > 0) {
+    pthread_mutex_lock(&p->mutex);
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->mutex);
+  }
+  return turn;
+}
+
+static void run_phase(msgl_pool *p, int thread) {
+  const msgl_phase *ph = &p->job.phases[p->phase - 1];
+  for (int i = 0; i < p->threads; i++) {
+    msgl_range *r = &p->ranges[(thread + i) % p->threads];
+    for (;;) {
+      int64_t from = atomic_fetch_add_explicit(&r->next, ph->step, memory_order_relaxed);
+      if (from >= r->end) break;
+      ph->run(&p->job, thread, from, msgl_min(from + ph->step, r->end));
+    }
+  }
+}
+
+static void split(msgl_pool *p, const msgl_phase *ph) {
+  for (int i = 0; i < p->threads; i++) {
+    atomic_store_explicit(&p->ranges[i].next, ph->items * i / p->threads, memory_order_relaxed);
+    p->ranges[i].end = ph->items * (i + 1) / p->threads;
+  }
+}
+
+int msgl_advance(msgl_pool *p) {
+  for (;;) {
+    while (p->phase < p->job.nphases) {
+      const msgl_phase *ph = &p->job.phases[p->phase++];
+      if (ph->items == 0) continue;
+      if (ph->serial || p->threads == 1) {
+        ph->run(&p->job, 0, 0, ph->items);
+        continue;
+      }
+      split(p, ph);
+      return 1;
+    }
+    p->phase = 0;
+    p->job.nphases = 0;
+    if (++p->index >= p->nops) return 0;
+    p->code = msgl_plan(&p->job, &p->ops[p->index]);
+    if (p->code != MSGL_OK) return 0;
+  }
+}
+
+// Runs phases, the present one first, until there is nothing to do or the pool
+// is to be freed (then the turn returned is even).
+static uint32_t work(msgl_pool *p, int thread, uint32_t turn) {
+  do {
+    run_phase(p, thread);
+    if (atomic_fetch_add(&p->arrived, 1) + 1 == p->threads) {
+      atomic_store(&p->arrived, 0);
+      turn = publish(p, msgl_advance(p));
+    } else {
+      turn = await(p, turn);
+    }
+  } while (turn % 2 == 0 && !atomic_load(&p->quit));
+  return turn;
+}
+
+void msgl_run(msgl_pool *p) {
+  if (msgl_advance(p)) work(p, 0, publish(p, 1));
+}
+
+static void *worker_main(void *arg) {
+  struct msgl_worker *w = arg;
+  uint32_t turn = 1;  // the pool is made idle
+  for (;;) {
+    turn = await(w->pool, turn);
+    if (turn % 2 == 0 && !atomic_load(&w->pool->quit)) turn = work(w->pool, w->index, turn);
+    // Looked at last: a thread that was slow to leave a phase may see the turn of
+    // the end there.
+    if (atomic_load(&w->pool->quit)) return NULL;
+  }
+}
+
+static int cpus(void) {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+  return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static int start_workers(msgl_pool *p) {
+  for (int i = 1; i < p->threads; i++) {
+    p->workers[i] = (struct msgl_worker){p, i};
+    if (pthread_create(&p->ids[i], NULL, worker_main, &p->workers[i]) != 0) return MSGL_ERR_THREAD;
+    p->started++;
+  }
+  return MSGL_OK;
+}
+
+int msgl_pool_new(msgl_pool **out, int threads) {
+  *out = NULL;
+  if (threads < 1 || threads > MAX_THREADS) return MSGL_ERR_SHAPE;
+  const msgl_kernels *kernels;
+  int code = msgl_choose_kernels(&kernels);
+  if (code != MSGL_OK) return code;
+  msgl_pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
+  if (!p) return MSGL_ERR_MEMORY;
+  memset(p, 0, sizeof *p);
+  p->threads = threads;
+  // With more threads than cores the awaited thread may need this very core.
+  p->spin_ns = threads <= cpus() ? SPIN_NS : 0;
+  p->job.kernels = kernels;
+  p->job.threads = threads;
+  pthread_mutex_init(&p->mutex, NULL);
+  pthread_cond_init(&p->wake, NULL);
+  atomic_store(&p->turn, 1);
+  p->ids = calloc((size_t)threads, sizeof *p->ids);
+  p->workers = calloc((size_t)threads, sizeof *p->workers);
+  p->ranges = aligned_alloc(64, (size_t)threads * sizeof *p->ranges);
+  code = p->ids && p->workers && p->ranges ? start_workers(p) : MSGL_ERR_MEMORY;
+  if (code != MSGL_OK) {
+    msgl_pool_free(p);
+    return code;
+  }
+  *out = p;
+  return MSGL_OK;
+}
+
+void msgl_pool_free(msgl_pool *p) {
+  if (!p) return;
+  atomic_store(&p->quit, 1);
+  publish(p, 1);
+  for (int i = 1; i <= p->started; i++) pthread_join(p->ids[i], NULL);
+  msgl_free(p->job.shared, p->job.shared_cap);
+  msgl_free(p->job.own, p->job.own_cap);
+  pthread_cond_destroy(&p->wake);
+  pthread_mutex_destroy(&p->mutex);
+  free(p->ranges);
+  free(p->workers);
+  free(p->ids);
+  free(p);
+}

@@ -1,0 +1,162 @@
+// vec.h: vectors of VW floats, one definition per instruction set.
+//
+// The kernels are written against this file and compiled once per instruction
+// set. Multiply-adds are explicit (vfma): the compiler is told not to contract
+// (cpu.go), so AVX2 and AVX-512 round alike and give the same bits.
+#ifndef MSGL_VEC_H
+#define MSGL_VEC_H
+
+#include <math.h>
+#include <string.h>
+
+#include "internal.h"
+
+#if defined(MSGL_ISA_AVX512) || defined(MSGL_ISA_AVX2)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#if defined(MSGL_ISA_AVX512)
+#define VW 16
+#elif defined(MSGL_ISA_AVX2)
+#define VW 8
+#else
+#define VW 4
+#endif
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#define UNROLL _Pragma("unroll")
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define UNROLL _Pragma("GCC unroll 64")
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
+#endif
+
+enum { LANES = 16, NV = LANES / VW };  // a reduction has 16 lanes, NV vectors, everywhere
+
+typedef float vf __attribute__((vector_size(4 * VW)));
+typedef int32_t vi __attribute__((vector_size(4 * VW)));
+typedef uint32_t vu __attribute__((vector_size(4 * VW)));
+typedef uint16_t vh __attribute__((vector_size(2 * VW)));
+typedef float vf_any __attribute__((vector_size(4 * VW), aligned(4), may_alias));
+typedef uint32_t vu_any __attribute__((vector_size(4 * VW), aligned(4), may_alias));
+
+ALWAYS vf vld(const float *p) { return *(const vf_any *)p; }
+ALWAYS void vst(float *p, vf v) { *(vf_any *)p = v; }
+ALWAYS vu vldu(const void *p) { return *(const vu_any *)p; }
+
+#if defined(MSGL_ISA_AVX512)
+ALWAYS vf vset1(float x) { return _mm512_set1_ps(x); }
+ALWAYS vf vfma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+ALWAYS vf vmax(vf a, vf b) { return _mm512_max_ps(a, b); }
+ALWAYS vf vmin(vf a, vf b) { return _mm512_min_ps(a, b); }
+#elif defined(MSGL_ISA_AVX2)
+ALWAYS vf vset1(float x) { return _mm256_set1_ps(x); }
+ALWAYS vf vfma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+ALWAYS vf vmax(vf a, vf b) { return _mm256_max_ps(a, b); }
+ALWAYS vf vmin(vf a, vf b) { return _mm256_min_ps(a, b); }
+#else
+ALWAYS vf vset1(float x) { return (vf){x, x, x, x}; }
+ALWAYS vf vpick(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+ALWAYS vf vmax(vf a, vf b) { return vpick(a > b, a, b); }
+ALWAYS vf vmin(vf a, vf b) { return vpick(a < b, a, b); }
+#if defined(__aarch64__)
+ALWAYS vf vfma(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+#else
+// Without the instruction: two roundings, so not the bits of the others.
+ALWAYS vf vfma(vf a, vf b, vf c) { return a * b + c; }
+#endif
+#endif
+// vmax and vmin return b where either is a NaN: put the constant first to let NaNs through.
+
+// VW bfloat16 values as floats.
+ALWAYS vf vld_bf16(const uint16_t *p) {
+  vh h;
+  memcpy(&h, p, sizeof h);
+  return (vf)(__builtin_convertvector(h, vu) << 16);
+}
+
+// n < VW values, the rest zero.
+ALWAYS vf vld_part(const float *p, int n) {
+  float tmp[VW] = {0};
+  memcpy(tmp, p, (size_t)n * sizeof(float));
+  return vld(tmp);
+}
+
+ALWAYS void vst_part(float *p, vf v, int n) { memcpy(p, &v, (size_t)n * sizeof(float)); }
+
+// Sums 16 lanes, always in this order.
+ALWAYS float lanes_sum(const float *lane) {
+  float s[8];
+  for (int i = 0; i < 8; i++) s[i] = lane[i] + lane[i + 8];
+  for (int i = 0; i < 4; i++) s[i] += s[i + 4];
+  return (s[0] + s[2]) + (s[1] + s[3]);
+}
+
+ALWAYS float vec_max(vf v) {
+  float lane[VW], m;
+  vst(lane, v);
+  m = lane[0];
+  UNROLL for (int i = 1; i < VW; i++) m = lane[i] > m ? lane[i] : m;
+  return m;
+}
+
+// exp to about one unit in the last place, infinities, NaN and subnormal results
+// included: exp(x) = 2^n exp(f), n = round(x / ln 2), with Cephes' polynomial.
+ALWAYS vf vexp(vf x) {
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  x = vmin(vset1(89.0f), vmax(vset1(-105.0f), x));
+  vf shifted = vfma(x, vset1(1.44269504088896341f), vset1(magic));
+  vf n = shifted - vset1(magic);
+  vf f = vfma(n, vset1(-0.693359375f), x);
+  f = vfma(n, vset1(2.12194440e-4f), f);
+  vf p = vset1(1.9875691500e-4f);
+  p = vfma(p, f, vset1(1.3981999507e-3f));
+  p = vfma(p, f, vset1(8.3334519073e-3f));
+  p = vfma(p, f, vset1(4.1665795894e-2f));
+  p = vfma(p, f, vset1(1.6666665459e-1f));
+  p = vfma(p, f, vset1(5.0000001201e-1f));
+  vf y = vfma(p, f * f, f) + vset1(1.0f);
+  // 2^n in two factors, so that neither leaves the range of exponents.
+  vi k = (vi)shifted - (vi)vset1(magic), half = k >> 1;
+  return y * (vf)((half + 127) << 23) * (vf)((k - half + 127) << 23);
+}
+
+ALWAYS float exp_one(float x) { return vexp(vset1(x))[0]; }
+
+// Transposes VW x VW 32-bit elements: in round s, the lanes whose bit s is set
+// change places with the registers whose bit s is set.
+#define T_LO(s, l) ((l) & (s) ? (l) - (s) + VW : (l))
+#define T_HI(s, l) ((l) & (s) ? (l) + VW : (l) + (s))
+#define T_4(T, s, l) T(s, l), T(s, (l) + 1), T(s, (l) + 2), T(s, (l) + 3)
+#if VW == 16
+#define T_ALL(T, s) T_4(T, s, 0), T_4(T, s, 4), T_4(T, s, 8), T_4(T, s, 12)
+#elif VW == 8
+#define T_ALL(T, s) T_4(T, s, 0), T_4(T, s, 4)
+#else
+#define T_ALL(T, s) T_4(T, s, 0)
+#endif
+#define T_ROUND(s)                                \
+  UNROLL for (int i = 0; i < VW; i++) {           \
+    if (i & (s)) continue;                        \
+    vi a = r[i], b = r[i + (s)];                  \
+    r[i] = SHUFFLE(a, b, T_ALL(T_LO, s));         \
+    r[i + (s)] = SHUFFLE(a, b, T_ALL(T_HI, s));   \
+  }
+
+ALWAYS void transpose(vi r[VW]) {
+  T_ROUND(1)
+  T_ROUND(2)
+#if VW >= 8
+  T_ROUND(4)
+#endif
+#if VW >= 16
+  T_ROUND(8)
+#endif
+}
+
+#endif

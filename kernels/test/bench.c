@@ -1,0 +1,161 @@
+// bench.c: speed of LINEAR on the shapes of two models, and of ATTENTION over a
+// long context. Prints the fastest of a few runs.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "internal.h"
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void *must_alloc(size_t bytes) {
+  void *p;
+  if (msgl_alloc(&p, bytes) != MSGL_OK) {
+    fprintf(stderr, "out of memory\n");
+    exit(1);
+  }
+  return p;
+}
+
+static msgl_tensor tensor(void *p, int rows, int cols, int dtype) {
+  return (msgl_tensor){(uint64_t)(uintptr_t)p, rows, cols, cols, dtype};
+}
+
+static msgl_tensor random_weight(int n, int k) {
+  size_t bytes = msgl_packed_bytes(n, k, MSGL_BF16);
+  uint16_t *p = must_alloc(bytes);
+  uint32_t s = 1;
+  for (size_t i = 0; i < bytes / 2; i++) {
+    s = s * 1664525u + 1013904223u;
+    p[i] = (uint16_t)(0x3c00 | (s >> 16 & 0x80ff));
+  }
+  return tensor(p, n, k, MSGL_BF16);
+}
+
+static double best(msgl_pool *pool, const msgl_op *ops, int n, double seconds) {
+  double least = 1e9, start = now();
+  do {
+    int failed;
+    double t = now();
+    int code = msgl_submit(&failed, pool, ops, n);
+    t = now() - t;
+    if (code != MSGL_OK) {
+      fprintf(stderr, "operation %d: code %d\n", failed, code);
+      exit(1);
+    }
+    if (t < least) least = t;
+  } while (now() - start < seconds);
+  return least;
+}
+
+typedef struct {
+  const char *name;
+  int layers, n[4], k[4], vocab, hidden;
+} model;
+
+// All matmuls of a forward pass of m rows; the head for at most 16 of them.
+static void bench_model(msgl_pool *pool, const model *md, const int *rows, int nrows) {
+  enum { MAX_LAYERS = 30 };
+  static msgl_op ops[MAX_LAYERS * 4 + 1];
+  int count = 0, widest = 0;
+  for (int l = 0; l < md->layers; l++) {
+    for (int i = 0; i < 4; i++) {
+      ops[count] = (msgl_op){.kind = MSGL_LINEAR};
+      ops[count++].t[2] = random_weight(md->n[i], md->k[i]);
+      if (md->n[i] > widest) widest = md->n[i];
+    }
+  }
+  ops[count] = (msgl_op){.kind = MSGL_LINEAR};
+  ops[count++].t[2] = random_weight(md->vocab, md->hidden);
+  size_t out = (size_t)512 * (size_t)widest, head = (size_t)16 * (size_t)md->vocab;
+  float *x = must_alloc((size_t)512 * (size_t)widest * 4), *dst = must_alloc((out > head ? out : head) * 4);
+  for (size_t i = 0; i < out; i++) x[i] = 0.01f * (float)(i % 13);
+  for (int r = 0; r < nrows; r++) {
+    int m = rows[r], used = m <= 16 ? count : count - 1;
+    double params = 0;
+    for (int i = 0; i < used; i++) {
+      msgl_tensor *w = &ops[i].t[2];
+      ops[i].t[0] = tensor(dst, m, w->rows, MSGL_F32);
+      ops[i].t[1] = tensor(x, m, w->cols, MSGL_F32);
+      params += (double)w->rows * w->cols;
+    }
+    double t = best(pool, ops, used, 1.5);
+    printf("%-18s rows %3d: %8.2f ms, %7.1f rows/s, %6.1f GB/s of weights, %6.1f GFLOP/s\n", md->name, m, t * 1e3,
+           m / t, params * 2 / t / 1e9, 2 * params * m / t / 1e9);
+  }
+  for (int i = 0; i < count; i++) {
+    msgl_tensor *w = &ops[i].t[2];
+    msgl_free((void *)(uintptr_t)w->addr, msgl_packed_bytes(w->rows, w->cols, MSGL_BF16));
+  }
+  msgl_free(x, (size_t)512 * (size_t)widest * 4);
+  msgl_free(dst, (out > head ? out : head) * 4);
+}
+
+// One layer of attention, bf16 cache: `requests` requests of `context` positions, `rows` new rows each.
+static void bench_attention(msgl_pool *pool, int q, int kv, int d, int requests, int context, int rows) {
+  int page = 16, pages = (context + page - 1) / page, total = requests * pages, m = requests * rows;
+  size_t cache = (size_t)total * (size_t)page * (size_t)kv * (size_t)d * 2;
+  uint16_t *k = must_alloc(cache), *v = must_alloc(cache);
+  for (size_t i = 0; i < cache / 2; i++) k[i] = v[i] = (uint16_t)(0x3c00 | (i * 2654435761u >> 20 & 0x80ff));
+  float *x = must_alloc((size_t)m * (size_t)(q * d) * 4), *dst = must_alloc((size_t)m * (size_t)(q * d) * 4);
+  for (int i = 0; i < m * q * d; i++) x[i] = 0.01f * (float)(i % 13 - 6);
+  int32_t *table = must_alloc((size_t)total * 4), *cu = must_alloc((size_t)(requests + 1) * 4), *lens = must_alloc((size_t)requests * 4);
+  for (int i = 0; i < total; i++) table[i] = (int)((int64_t)i * 7919 % total);
+  for (int r = 0; r < requests; r++) {
+    cu[r + 1] = (r + 1) * rows;
+    lens[r] = context;
+  }
+  msgl_op op = {.kind = MSGL_ATTENTION, .f = {0.088f}, .i = {q, kv, d, page, 0}};
+  op.t[0] = tensor(dst, m, q * d, MSGL_F32);
+  op.t[1] = tensor(x, m, q * d, MSGL_F32);
+  op.t[2] = tensor(k, total * page, kv * d, MSGL_BF16);
+  op.t[3] = tensor(v, total * page, kv * d, MSGL_BF16);
+  op.t[4] = tensor(table, requests, pages, MSGL_I32);
+  op.t[5] = tensor(cu, 1, requests + 1, MSGL_I32);
+  op.t[6] = tensor(lens, 1, requests, MSGL_I32);
+  msgl_op ops[28];
+  for (int i = 0; i < 28; i++) ops[i] = op;
+  double t = best(pool, ops, 28, 1.0) / 28;
+  double seen = (double)rows * (context - (rows - 1) / 2.0);
+  printf("attention %2d/%d heads of %3d, %2d x %4d positions, %3d rows: %7.3f ms, %5.1f GB/s of cache, %6.1f GFLOP/s\n", q, kv,
+         d, requests, context, rows, t * 1e3, (double)requests * context * kv * d * 4 / t / 1e9,
+         (double)requests * seen * q * d * 4 / t / 1e9);
+  msgl_free(k, cache);
+  msgl_free(v, cache);
+  msgl_free(x, (size_t)m * (size_t)(q * d) * 4);
+  msgl_free(dst, (size_t)m * (size_t)(q * d) * 4);
+  msgl_free(table, (size_t)total * 4);
+  msgl_free(cu, (size_t)(requests + 1) * 4);
+  msgl_free(lens, (size_t)requests * 4);
+}
+
+int main(int argc, char **argv) {
+  int threads = argc > 1 ? atoi(argv[1]) : 2;
+  static const model models[] = {
+      {"135M (576)", 30, {960, 576, 3072, 576}, {576, 576, 576, 1536}, 49152, 576},
+      {"0.6B (1024)", 28, {4096, 1024, 6144, 1024}, {1024, 2048, 1024, 3072}, 151936, 1024},
+  };
+  static const int rows[] = {1, 2, 4, 8, 12, 16, 24, 512};
+  const char *isa;
+  msgl_pool *pool;
+  if (msgl_isa(&isa) != MSGL_OK || msgl_pool_new(&pool, threads) != MSGL_OK) {
+    fprintf(stderr, "no pool of %d threads\n", threads);
+    return 1;
+  }
+  printf("%s, %d threads, bf16 weights\n", isa, threads);
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    bench_model(pool, &models[i], rows, sizeof rows / sizeof *rows);
+  }
+  bench_attention(pool, 16, 8, 128, 1, 2048, 1);
+  bench_attention(pool, 16, 8, 128, 16, 272, 1);
+  bench_attention(pool, 9, 3, 64, 1, 512, 1);
+  bench_attention(pool, 16, 8, 128, 1, 512, 512);
+  msgl_pool_free(pool);
+  return 0;
+}
