@@ -1,9 +1,11 @@
 // pool.c: a persistent pool of threads.
 //
-// Threads meet at one barrier after each phase. The last to arrive prepares the
-// next phase, so an operation costs one barrier. A waiting thread spins for a
-// bounded time and then sleeps: nothing spins while the pool is idle, and a
-// machine with more threads than cores makes progress.
+// A phase is over when its items are done, whoever did them: the thread that
+// finishes the last one prepares the next phase. A thread that comes late, or that
+// the system has put aside, is not waited for unless it holds an item; so another
+// busy process costs its share of the cores and not a time slice at every phase.
+// A waiting thread spins for a bounded time and then sleeps: nothing spins while
+// the pool is idle, and a machine with more threads than cores makes progress.
 #define _GNU_SOURCE
 #include "pool.h"
 
@@ -61,38 +63,60 @@ static uint32_t await(msgl_pool *p, uint32_t turn) {
   return sleep_until_changed(p, turn);
 }
 
-static uint32_t publish(msgl_pool *p, int more) {
-  uint32_t turn = atomic_load_explicit(&p->turn, memory_order_relaxed) | 1;
-  if (more) turn++;
+static void publish(msgl_pool *p, uint32_t turn) {
   atomic_store(&p->turn, turn);
   if (atomic_load(&p->sleepers) > 0) {
     pthread_mutex_lock(&p->mutex);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->mutex);
   }
-  return turn;
 }
 
-static void run_phase(msgl_pool *p, int thread) {
-  const msgl_phase *ph = &p->job.phases[p->phase - 1];
+// The turns after `turn`: even numbers are phases, odd ones mean nothing to do.
+static uint32_t next_phase(uint32_t turn) { return (turn | 1) + 1; }
+static uint32_t next_idle(uint32_t turn) { return turn | 1; }
+
+// A claim is the turn that a range belongs to and the next item of it. A thread
+// that was put aside in an earlier turn can't claim an item of this one.
+static uint64_t claim(uint32_t turn, int64_t next) { return (uint64_t)turn << 32 | (uint64_t)next; }
+
+// Runs items of a range until there are none, and returns their number.
+static int64_t run_range(msgl_pool *p, msgl_range *r, int thread, uint32_t turn) {
+  int64_t done = 0;
+  uint64_t v = atomic_load_explicit(&r->next, memory_order_acquire);
+  while (v >> 32 == turn) {
+    int64_t from = (int64_t)(v & UINT32_MAX), end = atomic_load_explicit(&r->end, memory_order_relaxed);
+    int64_t to = msgl_min(from + atomic_load_explicit(&p->step, memory_order_relaxed), end);
+    if (from >= end) break;
+    if (!atomic_compare_exchange_weak_explicit(&r->next, &v, claim(turn, to), memory_order_acquire, memory_order_acquire)) continue;
+    p->job.phases[p->phase - 1].run(&p->job, thread, from, to);
+    done += to - from;
+    v = claim(turn, to);
+  }
+  return done;
+}
+
+// Runs items of a phase, one's own first, and returns whether the phase is over
+// by that.
+static int run_phase(msgl_pool *p, int thread, uint32_t turn) {
+  int64_t done = 0;
+  for (int i = 0; i < p->threads; i++) done += run_range(p, &p->ranges[(thread + i) % p->threads], thread, turn);
+  return done > 0 && atomic_fetch_sub(&p->left, done) == done;
+}
+
+// Lays out the ranges of a phase; the turn of that phase makes them claimable.
+static void split(msgl_pool *p, const msgl_phase *ph, uint32_t turn) {
+  atomic_store_explicit(&p->left, ph->items, memory_order_relaxed);
+  atomic_store_explicit(&p->step, ph->step, memory_order_relaxed);
   for (int i = 0; i < p->threads; i++) {
-    msgl_range *r = &p->ranges[(thread + i) % p->threads];
-    for (;;) {
-      int64_t from = atomic_fetch_add_explicit(&r->next, ph->step, memory_order_relaxed);
-      if (from >= r->end) break;
-      ph->run(&p->job, thread, from, msgl_min(from + ph->step, r->end));
-    }
+    atomic_store_explicit(&p->ranges[i].end, ph->items * (i + 1) / p->threads, memory_order_relaxed);
+    atomic_store_explicit(&p->ranges[i].next, claim(turn, ph->items * i / p->threads), memory_order_release);
   }
 }
 
-static void split(msgl_pool *p, const msgl_phase *ph) {
-  for (int i = 0; i < p->threads; i++) {
-    atomic_store_explicit(&p->ranges[i].next, ph->items * i / p->threads, memory_order_relaxed);
-    p->ranges[i].end = ph->items * (i + 1) / p->threads;
-  }
-}
-
-int msgl_advance(msgl_pool *p) {
+// Moves to the next phase that needs all threads, running on the way what one
+// thread does alone. Returns the turn that begins.
+static uint32_t advance(msgl_pool *p, uint32_t turn) {
   for (;;) {
     while (p->phase < p->job.nphases) {
       const msgl_phase *ph = &p->job.phases[p->phase++];
@@ -101,46 +125,44 @@ int msgl_advance(msgl_pool *p) {
         ph->run(&p->job, 0, 0, ph->items);
         continue;
       }
-      split(p, ph);
-      return 1;
+      split(p, ph, next_phase(turn));
+      return next_phase(turn);
     }
     p->phase = 0;
     p->job.nphases = 0;
-    if (++p->index >= p->nops) return 0;
+    if (++p->index >= p->nops) return next_idle(turn);
     p->code = msgl_plan(&p->job, &p->ops[p->index]);
-    if (p->code != MSGL_OK) return 0;
+    if (p->code != MSGL_OK) return next_idle(turn);
   }
 }
 
-// Runs phases, the present one first, until there is nothing to do or the pool
-// is to be freed (then the turn returned is even).
+// Runs phases until there is nothing to do.
 static uint32_t work(msgl_pool *p, int thread, uint32_t turn) {
-  do {
-    run_phase(p, thread);
-    if (atomic_fetch_add(&p->arrived, 1) + 1 == p->threads) {
-      atomic_store(&p->arrived, 0);
-      turn = publish(p, msgl_advance(p));
+  while (turn % 2 == 0 && !atomic_load(&p->quit)) {
+    if (run_phase(p, thread, turn)) {
+      turn = advance(p, turn);
+      publish(p, turn);
     } else {
       turn = await(p, turn);
     }
-  } while (turn % 2 == 0 && !atomic_load(&p->quit));
+  }
   return turn;
 }
 
 void msgl_run(msgl_pool *p) {
-  if (msgl_advance(p)) work(p, 0, publish(p, 1));
+  uint32_t idle = atomic_load(&p->turn), turn = advance(p, idle);
+  if (turn == idle) return;  // all of it was for one thread
+  publish(p, turn);
+  work(p, 0, turn);
 }
 
 static void *worker_main(void *arg) {
   struct msgl_worker *w = arg;
   uint32_t turn = 1;  // the pool is made idle
-  for (;;) {
-    turn = await(w->pool, turn);
-    if (turn % 2 == 0 && !atomic_load(&w->pool->quit)) turn = work(w->pool, w->index, turn);
-    // Looked at last: a thread that was slow to leave a phase may see the turn of
-    // the end there.
-    if (atomic_load(&w->pool->quit)) return NULL;
+  while (!atomic_load(&w->pool->quit)) {
+    turn = work(w->pool, w->index, await(w->pool, turn));
   }
+  return NULL;
 }
 
 static int cpus(void) {
@@ -192,7 +214,7 @@ int msgl_pool_new(msgl_pool **out, int threads) {
 void msgl_pool_free(msgl_pool *p) {
   if (!p) return;
   atomic_store(&p->quit, 1);
-  publish(p, 1);
+  publish(p, next_phase(atomic_load(&p->turn)));
   for (int i = 1; i <= p->started; i++) pthread_join(p->ids[i], NULL);
   msgl_free(p->job.shared, p->job.shared_cap);
   msgl_free(p->job.own, p->job.own_cap);

@@ -7,11 +7,12 @@
 
 #include "internal.h"
 
-// Items [next, end) that a thread is to run first; the others help when they
-// have run out of their own.
+// Items that a thread is to run first; the others help when they have run out of
+// their own. next: the turn that the range belongs to (upper half) and the next
+// item (lower half).
 typedef struct {
-  _Alignas(64) _Atomic int64_t next;
-  int64_t end;
+  _Alignas(64) _Atomic uint64_t next;
+  _Atomic int64_t end;
 } msgl_range;
 
 struct msgl_pool {
@@ -21,7 +22,8 @@ struct msgl_pool {
   struct msgl_worker *workers;
   msgl_range *ranges;
 
-  // The submission. Written by one thread at a time, while the others wait.
+  // The submission. Written by the thread that has finished a phase, while nobody
+  // holds an item.
   const msgl_op *ops;
   int nops, index, code;
   int phase;          // the next one of the job
@@ -30,15 +32,12 @@ struct msgl_pool {
 
   pthread_mutex_t mutex;
   pthread_cond_t wake;
+  _Atomic int64_t step;             // items that a thread claims at a time in this phase
   // Changes when there is a phase to run (even) or nothing to do (odd).
   _Alignas(64) _Atomic uint32_t turn;
-  _Alignas(64) _Atomic int arrived;   // threads that have finished the phase
+  _Alignas(64) _Atomic int64_t left;  // items of the phase that are not done
   _Alignas(64) _Atomic int sleepers;
 };
-
-// Moves to the next phase that needs all threads, running on the way what one
-// thread does alone. Returns 0 at the end of the list or at an error.
-int msgl_advance(msgl_pool *pool);
 
 // Starts a turn and runs phases until there is nothing to do.
 void msgl_run(msgl_pool *pool);
