@@ -42,7 +42,7 @@ test: build lint test-go test-c test-python ## All tests and lints
 .PHONY: test-go
 test-go: setup
 	@bin/minisgl fetch smollm2-135m >/dev/null
-	go test -race ./go/... ./kernels/... ./bench/...
+	go test -race ./go/... ./kernels/... ./bench/... ./bindings/native/...
 
 .PHONY: test-c
 test-c: ## The kernels under ASan and UBSan
@@ -58,6 +58,7 @@ lint: setup $(GOLANGCI) ## gofmt, vet, golangci-lint, ruff
 	cd go && $(GOLANGCI) run ./...
 	cd kernels && $(GOLANGCI) run ./...
 	cd bench && $(GOLANGCI) run ./...
+	cd bindings && $(GOLANGCI) run ./native/...
 	$(PY) -m ruff check python scripts
 	$(PY) -m ruff format --check python scripts
 
@@ -65,6 +66,10 @@ $(GOLANGCI):
 	@echo "golangci-lint: building $(LINTER) (once, a few minutes)"
 	@mkdir -p $(@D)
 	@GOWORK=off GOFLAGS= GOBIN=$(abspath $(@D)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER)
+
+.PHONY: bench-turns
+bench-turns: setup ## What the radix cache is worth: conversations of 5 turns, 20 users
+	go run ./bench/ablation turns
 
 .PHONY: fuzz
 fuzz: setup ## Each fuzz target for FUZZTIME (20s)
