@@ -7,6 +7,6 @@ grep -rlE '^func Fuzz' --include='*_test.go' go bench | sort | while read -r fil
   dir=$(dirname "$file")
   grep -oE '^func Fuzz[A-Za-z0-9_]*' "$file" | awk '{print $2}' | while read -r target; do
     echo "fuzz: $target in $dir"
-    go test "./$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time"
+    go test -race "./$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x
   done
 done

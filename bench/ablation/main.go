@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/tw"
 	"github.com/spf13/cobra"
 
 	"github.com/minisgl/minisgl/go/llm"
@@ -59,4 +61,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func load(ctx context.Context, cfg llm.Config) (*llm.LLM, error) {
 	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	return llm.New(ctx, cfg)
+}
+
+// newTable returns a table that prints its header as it is.
+func newTable(w io.Writer) *tablewriter.Table {
+	return tablewriter.NewTable(w, tablewriter.WithHeaderAutoFormat(tw.Off), tablewriter.WithRowAlignment(tw.AlignRight))
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/olekukonko/tablewriter"
 	"github.com/spf13/cobra"
 
 	"github.com/minisgl/minisgl/bench/internal/metrics"
@@ -49,7 +48,7 @@ func (c *intrusion) compare(ctx context.Context, stdout, stderr io.Writer) error
 	if c.streams < 1 || c.output < 2 || c.prompts < 1 || c.promptLen < 1 || len(c.chunks) == 0 {
 		return errors.New("--streams, --prompts, --prompt and --chunks must not be empty or below 1, --output not below 2")
 	}
-	t := tablewriter.NewTable(stdout)
+	t := newTable(stdout)
 	t.Header("mixed tokens", "ITL median (ms)", "P99 (ms)", "max (ms)", "TTFT of long prompts, median (ms)", "all (s)")
 	for _, chunk := range c.chunks {
 		fmt.Fprintf(stderr, "%d streams, %d prompts of %d tokens, mixed %d ...\n", c.streams, c.prompts, c.promptLen, chunk)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/olekukonko/tablewriter"
 	"github.com/spf13/cobra"
 
 	"github.com/minisgl/minisgl/bench/internal/metrics"
@@ -149,7 +148,7 @@ func read(ctx context.Context, s *llm.Stream, token func(n int)) ([]int32, error
 }
 
 func writeTurns(w io.Writer, all []outcome) error {
-	t := tablewriter.NewTable(w)
+	t := newTable(w)
 	t.Header("cache", "TTFT turn 1 (ms)", "TTFT later turns (ms)", "P99 (ms)", "prompt tokens computed", "from cache")
 	for _, o := range all {
 		first, later := metrics.Describe(o.first), metrics.Describe(o.later)

@@ -36,6 +36,7 @@ type LLM struct {
 	eng    *engine.Engine
 	sched  *scheduler.Scheduler
 	nextID atomic.Uint64
+	budget atomic.Int64 // prompt tokens of a batch, see SetMaxExtendTokens
 
 	commands chan command
 	stopped  chan struct{} // closed when the loop has ended
@@ -43,11 +44,12 @@ type LLM struct {
 	closing  sync.Once
 	closeErr error
 
-	sinks   map[core.UID]sink // the loop's; where each request's outputs go
-	hook    ForwardHook       // the loop's
-	lastEnd time.Time         // the loop's; when the latest batch ended
-	mu      sync.Mutex
-	stats   Stats // guarded by mu
+	sinks    map[core.UID]sink // the loop's; where each request's outputs go
+	hook     ForwardHook       // the loop's
+	reporter reporter          // the loop's
+	lastEnd  time.Time         // the loop's; when the latest batch ended
+	mu       sync.Mutex
+	stats    Stats // guarded by mu
 }
 
 // New resolves the model's name, loads it and starts the engine. The context
@@ -68,6 +70,7 @@ func New(ctx context.Context, cfg Config) (*LLM, error) {
 		stopped:  make(chan struct{}),
 		sinks:    make(map[core.UID]sink),
 	}
+	l.budget.Store(int64(cfg.MaxExtendTokens))
 	l.publish()
 	go l.loop()
 	return l, nil
@@ -100,6 +103,20 @@ func (l *LLM) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stats
+}
+
+// MaxExtendTokens returns how many prompt tokens a batch may compute.
+func (l *LLM) MaxExtendTokens() int { return int(l.budget.Load()) }
+
+// SetMaxExtendTokens changes how many prompt tokens a batch may compute, from the
+// next batch on: 1 to Config.MaxExtendTokens, for which memory was set aside. It
+// never waits, so a ForwardHook may call it.
+func (l *LLM) SetMaxExtendTokens(n int) error {
+	if n < 1 || n > l.cfg.MaxExtendTokens {
+		return core.Invalid("max_extend_tokens", "must be 1 to %d, which the engine was made for, got %d", l.cfg.MaxExtendTokens, n)
+	}
+	l.budget.Store(int64(n))
+	return nil
 }
 
 // EncodeChat renders messages with the model's chat template and encodes the

@@ -64,6 +64,7 @@ func (l *LLM) loop() {
 		}
 		flying = next
 		l.publish()
+		l.report(time.Now())
 	}
 	if flying != nil {
 		l.finish(flying)
@@ -123,6 +124,7 @@ type flight struct {
 
 // start plans and submits a batch; nil if none is in flight after that.
 func (l *LLM) start() *flight {
+	l.sched.SetMaxExtendTokens(l.MaxExtendTokens())
 	b := l.sched.Next()
 	if b == nil {
 		return nil
@@ -159,7 +161,7 @@ func (l *LLM) complete(f *flight, next []int32) {
 
 // fail ends the requests of a batch that could not run.
 func (l *LLM) fail(b *core.Batch, err error) {
-	l.cfg.Logger.Error("the device failed", "error", err)
+	l.cfg.Logger.Error("a batch failed", "error", err)
 	for _, out := range l.sched.Fail(b) {
 		l.deliver(out, err)
 	}

@@ -55,6 +55,7 @@ func (s *Scheduler) preempt(e *entry) {
 	s.leave(e)
 	e.req.Slot = -1
 	e.req.DeviceLen = 0
+	e.preempted = true
 	s.waiting = slices.Insert(s.waiting, 0, e)
 	s.preemptions++
 	s.share.raise()

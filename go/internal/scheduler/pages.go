@@ -31,7 +31,9 @@ func (p *pages) attach(e *entry) {
 	r.Pages = append(r.Pages[:0], e.handle.Pages...)
 	r.DeviceLen = len(r.Pages) * p.size
 	e.computed = r.DeviceLen
-	r.CachedLen = min(r.DeviceLen, r.PromptLen)
+	if !e.preempted { // what a request left in the cache itself does not count
+		r.CachedLen = r.DeviceLen
+	}
 }
 
 // detach undoes attach.
@@ -39,7 +41,7 @@ func (p *pages) detach(e *entry) {
 	p.cache.Unlock(e.handle)
 	e.handle = kvcache.Handle{}
 	e.req.Pages = e.req.Pages[:0]
-	e.req.DeviceLen, e.req.CachedLen, e.computed = 0, 0, 0
+	e.req.DeviceLen, e.computed = 0, 0
 }
 
 // grow gives a request pages for n positions, or reports that there are too few.

@@ -16,20 +16,23 @@ import (
 // and in order, a token follows each computed sequence, every accepted request
 // ends exactly once, every page and slot has one owner after every step, and all
 // are free at the end.
-func TestProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := newDriver(t)
-		d.t.Repeat(map[string]func(*rapid.T){
-			"add":      d.add,
-			"next":     d.next,
-			"complete": d.complete,
-			"fail":     d.fail,
-			"abort":    d.abort,
-			"reset":    func(*rapid.T) { d.s.Reset() },
-			"":         d.check,
-		})
-		d.finish()
+func TestProperties(t *testing.T) { rapid.Check(t, properties) }
+
+// FuzzProperties lets the fuzzer choose the operations.
+func FuzzProperties(f *testing.F) { f.Fuzz(rapid.MakeFuzz(properties)) }
+
+func properties(t *rapid.T) {
+	d := newDriver(t)
+	d.t.Repeat(map[string]func(*rapid.T){
+		"add":      d.add,
+		"next":     d.next,
+		"complete": d.complete,
+		"fail":     d.fail,
+		"abort":    d.abort,
+		"reset":    func(*rapid.T) { d.s.Reset() },
+		"":         d.check,
 	})
+	d.finish()
 }
 
 // driver holds what the model knows.

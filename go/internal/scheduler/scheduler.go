@@ -62,15 +62,16 @@ type Scheduler struct {
 
 // entry is a request's state in the scheduler.
 type entry struct {
-	req      *core.Req
-	handle   kvcache.Handle
-	target   int         // positions to compute before decoding: the prompt, and after a preemption what was generated
-	computed int         // positions whose batch has completed
-	planned  *core.Batch // the latest batch that holds it
-	inFlight int         // batches submitted and not completed that hold it
-	running  bool        // has a slot
-	done     bool        // ended; waits only for the batches in flight
-	passed   int         // how often a later request was admitted before it
+	req       *core.Req
+	handle    kvcache.Handle
+	target    int         // positions to compute before decoding: the prompt, and after a preemption what was generated
+	computed  int         // positions whose batch has completed
+	planned   *core.Batch // the latest batch that holds it
+	inFlight  int         // batches submitted and not completed that hold it
+	running   bool        // has a slot
+	done      bool        // ended; waits only for the batches in flight
+	preempted bool        // at least once
+	passed    int         // how often a later request was admitted before it
 }
 
 // New returns an idle scheduler.
@@ -86,6 +87,10 @@ func New(cfg Config, cache kvcache.PrefixCache) *Scheduler {
 	}
 	return s
 }
+
+// SetMaxExtendTokens changes Config.MaxExtendTokens for the batches to come; n is
+// at least 1.
+func (s *Scheduler) SetMaxExtendTokens(n int) { s.cfg.MaxExtendTokens = n }
 
 // Add queues a request. A request that could never run is refused with an
 // InvalidError; one whose output could outgrow the context or the pool is cut to

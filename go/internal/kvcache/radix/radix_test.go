@@ -67,13 +67,16 @@ func sorted(p []core.Page) []core.Page {
 
 // TestAgainstMap compares the tree with a map from each cached prefix to its
 // last page.
-func TestAgainstMap(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.SampledFrom([]int{1, 2, 16}).Draw(t, "page size")
-		m := &mapModel{c: New(size), size: size, cached: map[string]core.Page{}, locks: map[string]int{}}
-		t.Repeat(map[string]func(*rapid.T){
-			"insert": m.insert, "match": m.match, "evict": m.evict, "lock": m.lock, "unlock": m.unlock, "": m.check,
-		})
+func TestAgainstMap(t *testing.T) { rapid.Check(t, againstMap) }
+
+// FuzzAgainstMap lets the fuzzer choose the operations.
+func FuzzAgainstMap(f *testing.F) { f.Fuzz(rapid.MakeFuzz(againstMap)) }
+
+func againstMap(t *rapid.T) {
+	size := rapid.SampledFrom([]int{1, 2, 16}).Draw(t, "page size")
+	m := &mapModel{c: New(size), size: size, cached: map[string]core.Page{}, locks: map[string]int{}}
+	t.Repeat(map[string]func(*rapid.T){
+		"insert": m.insert, "match": m.match, "evict": m.evict, "lock": m.lock, "unlock": m.unlock, "": m.check,
 	})
 }
 
