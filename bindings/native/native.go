@@ -30,11 +30,11 @@ func OpenEngine(options string) (job int64, err error) {
 	}
 	cfg.Logger = newLogger()
 	return start(func(ctx context.Context, _ *task) (any, error) {
-		engine, err := llm.New(ctx, cfg)
+		e, err := llm.New(ctx, cfg)
 		if err != nil {
 			return nil, asModelError(err)
 		}
-		return engines.add(engine), nil
+		return engines.add(newEngine(e)), nil
 	}, func(result any) {
 		_ = CloseEngine(result.(int64)) // nobody is left to tell
 	}), nil
@@ -45,7 +45,7 @@ func OpenEngine(options string) (job int64, err error) {
 func CloseEngine(engine int64) (err error) {
 	defer guard(&err)
 	if e, ok := engines.remove(engine); ok {
-		return e.Close()
+		return e.close()
 	}
 	return nil
 }
@@ -54,6 +54,11 @@ func CloseEngine(engine int64) (err error) {
 // result is the list of outputs (see output), in the order of the requests.
 func Generate(engine int64, requests string) (job int64, err error) {
 	defer guard(&err)
+	return startGenerate(engine, requests, nil)
+}
+
+// startGenerate starts a job for Generate, or with a hook for GenerateHooked.
+func startGenerate(engine int64, requests string, h *hook) (job int64, err error) {
 	e, err := engineOf(engine)
 	if err != nil {
 		return 0, err
@@ -62,14 +67,20 @@ func Generate(engine int64, requests string) (job int64, err error) {
 	if err := decode(requests, &list); err != nil {
 		return 0, err
 	}
-	return start(func(ctx context.Context, t *task) (any, error) {
-		reqs, err := resolve(e, list)
+	generate := e.Generate
+	if h != nil {
+		generate = func(ctx context.Context, reqs []llm.Request, progress func(llm.Progress)) ([]llm.Output, error) {
+			return e.generateHooked(ctx, h, reqs, progress)
+		}
+	}
+	return startTask(&task{hook: h}, func(ctx context.Context, t *task) (any, error) {
+		reqs, err := resolve(e.LLM, list)
 		if err != nil {
 			return nil, err
 		}
-		outs, err := e.Generate(ctx, reqs, t.setProgress)
+		outs, err := generate(ctx, reqs, t.setProgress)
 		return newOutputs(outs), withNames(err, list)
-	}, nil), nil
+	}), nil
 }
 
 // Wait waits until a job has ended, at most timeoutMs milliseconds, and returns
@@ -132,7 +143,7 @@ func Info(engine int64) (out string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return encode(newInfo(e))
+	return encode(newInfo(e.LLM))
 }
 
 // Stats returns what an engine has done so far (see stats).
@@ -143,6 +154,26 @@ func Stats(engine int64) (out string, err error) {
 		return "", err
 	}
 	return encode(newStats(e.Stats()))
+}
+
+// PrefillBudget returns how many prompt tokens a batch of an engine may compute.
+func PrefillBudget(engine int64) (tokens int64, err error) {
+	defer guard(&err)
+	e, err := engineOf(engine)
+	if err != nil {
+		return 0, err
+	}
+	return int64(e.MaxExtendTokens()), nil
+}
+
+// SetPrefillBudget changes what PrefillBudget returns, from the next batch on.
+func SetPrefillBudget(engine, tokens int64) (err error) {
+	defer guard(&err)
+	e, err := engineOf(engine)
+	if err != nil {
+		return err
+	}
+	return e.SetMaxExtendTokens(int(tokens))
 }
 
 // decode reads one JSON value and nothing else; unknown fields are errors.

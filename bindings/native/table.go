@@ -1,10 +1,6 @@
 package native
 
-import (
-	"sync"
-
-	"github.com/minisgl/minisgl/go/llm"
-)
+import "sync"
 
 // table gives numbers to values, for callers that can hold numbers only. A
 // number is never used twice.
@@ -15,7 +11,7 @@ type table[T any] struct {
 }
 
 var (
-	engines table[*llm.LLM]
+	engines table[*engine]
 	tasks   table[*task]
 )
 
@@ -51,7 +47,7 @@ func (t *table[T]) len() int {
 	return len(t.values)
 }
 
-func engineOf(id int64) (*llm.LLM, error) {
+func engineOf(id int64) (*engine, error) {
 	e, ok := engines.get(id)
 	if !ok {
 		return nil, fail(kindClosed, "the engine was shut down")

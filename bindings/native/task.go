@@ -14,6 +14,7 @@ type task struct {
 	done     chan struct{} // closed when result and err are set
 	progress atomic.Pointer[llm.Progress]
 	release  func(result any) // frees a result that nobody takes; may be nil
+	hook     *hook            // of GenerateHooked; nil in other jobs
 
 	mu        sync.Mutex
 	forgotten bool
@@ -33,8 +34,12 @@ type status struct {
 // start runs a job on a goroutine of its own and returns its number. If the job
 // is forgotten, release gets the result; it may be nil.
 func start(run func(context.Context, *task) (any, error), release func(result any)) int64 {
+	return startTask(&task{release: release}, run)
+}
+
+func startTask(t *task, run func(context.Context, *task) (any, error)) int64 {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &task{cancel: cancel, done: make(chan struct{}), release: release}
+	t.cancel, t.done = cancel, make(chan struct{})
 	id := tasks.add(t)
 	go func() {
 		defer cancel()

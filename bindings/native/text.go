@@ -53,7 +53,7 @@ func withText(engine int64, arg string, run func(*llm.LLM, text) (any, error)) (
 	if err := decode(arg, &t); err != nil {
 		return "", err
 	}
-	v, err := run(e, t)
+	v, err := run(e.LLM, t)
 	if err != nil {
 		return "", err
 	}

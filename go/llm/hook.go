@@ -17,12 +17,16 @@ type BatchInfo struct {
 }
 
 // ForwardHook stands in for each forward pass: it is called with the batch, in
-// the engine's goroutine, and must call forward once and return its error.
+// the engine's goroutine, and must call forward once and return its error. The
+// requests of a batch fail when forward did, even if the hook returns nil.
+// The engine waits for the hook, Close too.
 type ForwardHook func(b BatchInfo, forward func() error) error
 
 // ErrNotForwarded is what the requests of a batch end with when a ForwardHook
 // returned without calling forward.
 var ErrNotForwarded = errors.New("llm: the forward hook returned without running the batch; it must call the original")
+
+var errForwardedTwice = errors.New("llm: the forward hook ran the batch twice; it must call the original once")
 
 // SetForwardHook lets h see and run every batch from now on; nil takes it away.
 // While a hook is set, a batch is planned only when the one before is done.
@@ -37,20 +41,24 @@ func (l *LLM) SetForwardHook(h ForwardHook) error {
 // runHooked runs a batch by way of the hook.
 func (l *LLM) runHooked(f *flight) {
 	var next []int32
+	var ran error // what forward returned; the hook may have dropped it
 	called := false
 	err := l.hook(describe(f.batch), func() error {
 		if called {
-			return errors.New("llm: the forward hook ran the batch twice")
+			ran = errForwardedTwice
+			return ran
 		}
 		called = true
-		err := l.eng.Submit(f.batch)
-		if err == nil {
-			next, err = l.eng.Wait()
+		if ran = l.eng.Submit(f.batch); ran == nil {
+			next, ran = l.eng.Wait()
 		}
-		return err
+		return ran
 	})
-	if err == nil && !called {
+	switch {
+	case err == nil && !called:
 		err = ErrNotForwarded
+	case err == nil:
+		err = ran
 	}
 	if err != nil {
 		l.fail(f.batch, err)

@@ -182,19 +182,27 @@ func (l *LLM) Drain(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		s := l.Stats()
-		if s.Waiting+s.Running == 0 {
+		left := l.live()
+		if left == 0 {
 			return nil
 		}
 		select {
 		case <-tick.C:
-		case <-l.stopped:
-			return nil
 		case <-ctx.Done():
 			l.send(command{kind: abortAll})
-			return fmt.Errorf("llm: %d requests were aborted: %w", s.Waiting+s.Running, ctx.Err())
+			return fmt.Errorf("llm: %d requests were aborted: %w", left, ctx.Err())
 		}
 	}
+}
+
+// live is the number of requests that have not ended; those sent before are
+// counted.
+func (l *LLM) live() int {
+	count := make(chan int, 1)
+	if !l.send(command{kind: countLive, count: count}) {
+		return 0
+	}
+	return <-count
 }
 
 // Close aborts what runs, ends the loop and frees the device's memory. A second

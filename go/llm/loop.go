@@ -14,6 +14,7 @@ type command struct {
 	sink  sink        // where their outputs go
 	uids  []core.UID  // of abortReqs
 	hook  ForwardHook // of setHook
+	count chan int    // of countLive
 	reply chan error  // of checkIntegrity and setHook
 }
 
@@ -23,6 +24,7 @@ const (
 	addReqs commandKind = iota
 	abortReqs
 	abortAll
+	countLive
 	checkIntegrity
 	setHook
 	quit
@@ -105,6 +107,8 @@ func (l *LLM) do(c command) bool {
 		}
 	case abortAll:
 		l.abortAll()
+	case countLive:
+		c.count <- len(l.sinks)
 	case checkIntegrity:
 		c.reply <- l.sched.CheckIntegrity()
 	case setHook:

@@ -43,15 +43,24 @@ def is_loaded_here() -> bool:
     return _pid == os.getpid()
 
 
-def wait(job: int, on_progress: Callable[[dict[str, Any]], None] | None = None) -> Any:
+def wait(
+    job: int,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+    step: Callable[[int], None] | None = None,
+) -> Any:
     """Waits for a job and returns its result.
+
+    A job that needs the caller's part has a step, which is called with its number until
+    it has ended, and must not block for much longer than POLL_MS.
 
     An exception on the way (KeyboardInterrupt above all) cancels the job, waits for its
     end and goes on.
     """
     try:
         while True:
-            status = json.loads(call("Wait", job, POLL_MS))
+            if step is not None:
+                step(job)
+            status = json.loads(call("Wait", job, POLL_MS if step is None else 0))
             if on_progress is not None:
                 on_progress(status)
             if status["done"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,8 @@ from types import TracebackType
 from typing import Any, TypedDict
 
 from minisgl import _binding
-from minisgl.core import SamplingParams
+from minisgl.core import SamplingParams, as_int, check
+from minisgl.llm.forward import ForwardInput
 from minisgl.llm.options import engine_options
 from minisgl.llm.prompts import chat_requests, generate_requests
 from minisgl.llm.tokenizer import Tokenizer, template_options
@@ -39,6 +41,9 @@ class LLM:
 
     Threads may share one; several may live in one process. ``shutdown`` frees it, and so
     do a ``with`` block, ``del`` and the end of the process.
+
+    To watch or time single batches, replace ``_forward``, on an LLM or in a subclass; see
+    there.
 
     Args:
         model_path: A name (``smollm2-135m``), a directory in Hugging Face's layout, or a
@@ -68,17 +73,35 @@ class LLM:
         engine = _binding.wait(_binding.call("OpenEngine", json.dumps(options)))
         self._engine = engine
         self._finalize = weakref.finalize(self, _close, engine)
+        self._stepping_thread: int | None = None  # which is inside a replaced _forward
         self.info: dict[str, Any] = json.loads(self._call("Info"))
 
         def call(function: str, argument: str) -> str:
             return _binding.call(function, engine, argument)  # no reference to self
 
         self.tokenizer = Tokenizer(call, self.info)
+        self._max_prefill_budget = self.prefill_budget
 
     @property
     def eos_token_id(self) -> int | None:
         """The id of the token that ends a sequence."""
         return self.tokenizer.eos_token_id
+
+    @property
+    def prefill_budget(self) -> int:
+        """How many prompt tokens a batch may compute; longer prompts run in chunks.
+
+        It is max_extend_tokens at first, and read for each batch: it may be set at any
+        time, to 1 … max_extend_tokens.
+        """
+        return self._call("PrefillBudget")
+
+    @prefill_budget.setter
+    def prefill_budget(self, tokens: int) -> None:
+        number = as_int("prefill_budget", tokens)
+        most = self._max_prefill_budget
+        check(1 <= number <= most, "prefill_budget", f"1 to {most}, the engine's max_extend_tokens", tokens)
+        self._call("SetPrefillBudget", number)
 
     def generate(
         self,
@@ -153,11 +176,56 @@ class LLM:
         if not requests:
             self._call("Stats")  # refuses after shutdown, as any other list would
             return []
+        if self._stepping_thread == threading.get_ident():
+            raise RuntimeError("generate and chat can't be called inside _forward: its batch has to end first")
+        hooked = self._is_hooked()
         with _progress_bar(len(requests), use_tqdm) as on_progress:
-            return _binding.wait(self._call("Generate", json.dumps(requests)), on_progress)
+            job = self._call("GenerateHooked" if hooked else "Generate", json.dumps(requests))
+            return _binding.wait(job, on_progress, self._step if hooked else None)
+
+    def _forward(self, fi: ForwardInput) -> None:
+        """Runs a batch.
+
+        It is there to be replaced, by an attribute of the LLM or in a subclass. A call of
+        generate or chat that begins then passes each of its batches to the replacement,
+        in the calling thread, and such calls run one after the other. The replacement has
+        to call the original once, and may do anything before and after, except call
+        generate or chat. What it raises ends the call; the LLM stays usable. Without a
+        replacement nothing of Python is called for a batch.
+
+        Args:
+            fi: The batch, as ``fi.batch``: phase, is_prefill, is_decode, size, reqs,
+                input_ids, positions.
+
+        Raises:
+            RuntimeError: The device failed, the batch ran already or is over, or the LLM
+                was shut down.
+        """
+        _binding.call("RunBatch", fi.job, fi.number)
+
+    def _is_hooked(self) -> bool:
+        forward = self._forward
+        original = getattr(forward, "__func__", None) is _FORWARD and getattr(forward, "__self__", None) is self
+        return not original
+
+    def _step(self, job: int) -> None:
+        """Takes a job's next batch, if there is one soon, through _forward."""
+        text = _binding.call("NextBatch", job, _binding.POLL_MS)
+        if not text:
+            return
+        fi = ForwardInput.parse(job, text)
+        self._stepping_thread = threading.get_ident()
+        try:
+            self._forward(fi)
+        finally:
+            self._stepping_thread = None
+        _binding.call("EndBatch", job, fi.number)
 
     def _call(self, function: str, *args: Any) -> Any:
         return _binding.call(function, self._engine, *args)
+
+
+_FORWARD = LLM._forward
 
 
 def _close(engine: int) -> None:
