@@ -1,25 +1,30 @@
 // elementwise_impl.h: the operations on rows: embed, norm, rope, gate, gather.
 
+// Copies row `id` of a packed table, h values.
+ALWAYS void unpack_row(float *out, const msgl_tensor *table, int id, int h) {
+  const char *panels = (const char *)(uintptr_t)table->addr;
+  const char *panel = panels + (size_t)(id / MSGL_PANEL) * msgl_panel_bytes((h + 1) / 2, table->dtype);
+  int col = id % MSGL_PANEL;
+  if (table->dtype == MSGL_F32) {
+    for (int i = 0; i < h; i++) out[i] = ((const float *)panel)[(size_t)i * MSGL_PANEL + col];
+    return;
+  }
+  for (int i = 0; i < h; i++) {
+    uint32_t u = (uint32_t)((const uint16_t *)panel)[((size_t)(i / 2) * MSGL_PANEL + col) * 2 + i % 2] << 16;
+    memcpy(&out[i], &u, sizeof u);
+  }
+}
+
 // table: packed [V, H]; dst: [T, H]
 static void embed(const msgl_job *job, int thread, int64_t from, int64_t to) {
   (void)thread;
   const msgl_tensor *dst = &job->op->t[0], *table = &job->op->t[1];
   const int32_t *ids = msgl_i32(&job->op->t[2]), *last = msgl_i32(&job->op->t[3]);
-  int h = dst->cols, pairs = (h + 1) / 2;
-  const char *panels = (const char *)(uintptr_t)table->addr;
+  float scale = job->op->f[0];
   for (int64_t r = from; r < to; r++) {
-    int id = ids[r] < 0 ? last[-(ids[r] + 1)] : ids[r];
-    const char *panel = panels + (size_t)(id / MSGL_PANEL) * msgl_panel_bytes(pairs, table->dtype);
     float *out = msgl_row(dst, r);
-    int col = id % MSGL_PANEL;
-    if (table->dtype == MSGL_F32) {
-      for (int i = 0; i < h; i++) out[i] = ((const float *)panel)[(size_t)i * MSGL_PANEL + col];
-      continue;
-    }
-    for (int i = 0; i < h; i++) {
-      uint32_t u = (uint32_t)((const uint16_t *)panel)[((size_t)(i / 2) * MSGL_PANEL + col) * 2 + i % 2] << 16;
-      memcpy(&out[i], &u, sizeof u);
-    }
+    unpack_row(out, table, ids[r] < 0 ? last[-(ids[r] + 1)] : ids[r], dst->cols);
+    for (int i = 0; i < dst->cols && scale != 0; i++) out[i] *= scale;
   }
 }
 
@@ -120,17 +125,34 @@ static void rope_store(const msgl_job *job, int thread, int64_t from, int64_t to
 
 ALWAYS vf silu(vf x) { return x / (vset1(1.0f) + vexp(-x)); }
 
-// dst: [M, F], x: [M, 2F]
-static void silu_mul(const msgl_job *job, int thread, int64_t from, int64_t to) {
-  (void)thread;
-  const msgl_tensor *dst = &job->op->t[0], *x = &job->op->t[1];
+// The tanh approximation of GELU: x/2 (1 + tanh(u)) = x / (1 + exp(-2u)),
+// u = sqrt(2/pi) (x + 0.044715 x^3).
+ALWAYS vf gelu_tanh(vf x) {
+  vf u2 = x * vfma(x * x, vset1(0.0713548162726f), vset1(1.5957691216057f));
+  return x / (vset1(1.0f) + vexp(-u2));
+}
+
+ALWAYS vf activate(vf x, int kind) { return kind == MSGL_GELU_TANH ? gelu_tanh(x) : silu(x); }
+
+ALWAYS void act_mul_rows(const msgl_op *op, int64_t from, int64_t to, int kind) {
+  const msgl_tensor *dst = &op->t[0], *x = &op->t[1];
   int f = dst->cols;
   for (int64_t r = from; r < to; r++) {
     const float *gate = msgl_row(x, r), *up = gate + f;
     float *out = msgl_row(dst, r);
     int i = 0;
-    for (; i + VW <= f; i += VW) vst(out + i, silu(vld(gate + i)) * vld(up + i));
-    if (i < f) vst_part(out + i, silu(vld_part(gate + i, f - i)) * vld_part(up + i, f - i), f - i);
+    for (; i + VW <= f; i += VW) vst(out + i, activate(vld(gate + i), kind) * vld(up + i));
+    if (i < f) vst_part(out + i, activate(vld_part(gate + i, f - i), kind) * vld_part(up + i, f - i), f - i);
+  }
+}
+
+// dst: [M, F], x: [M, 2F]
+static void act_mul(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  if (job->op->i[0] == MSGL_GELU_TANH) {
+    act_mul_rows(job->op, from, to, MSGL_GELU_TANH);
+  } else {
+    act_mul_rows(job->op, from, to, MSGL_SILU);
   }
 }
 

@@ -16,7 +16,7 @@
 
 enum {
   MSGL_PANEL = 16,            // outputs of a packed panel
-  MSGL_MAX_PHASES = 2,        // of one operation
+  MSGL_MAX_PHASES = 5,        // of one operation
   MSGL_MAX_HEAD_DIM = 1024,   // elements of an attention head
   MSGL_ATTN_BLOCK = 32,       // positions whose scores are computed together
   MSGL_ATTN_CHUNK = 256,      // positions after which the running softmax starts anew; chunks are merged in order
@@ -40,7 +40,8 @@ typedef struct {
   int linear_rows;  // rows of x that LINEAR keeps in registers
   int attn_rows;    // (row, query head) pairs that ATTENTION keeps in registers
   msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked;
-  msgl_phase_fn rope_store, attention, attention_merge, silu_mul, gather_rows, sample;
+  msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample;
+  msgl_phase_fn moe_route, moe_pack, moe_gate_up, moe_act, moe_down, moe_combine;
 } msgl_kernels;
 
 extern const msgl_kernels msgl_kernels_portable;
@@ -75,6 +76,29 @@ typedef struct {
   int head_stride;        // D rounded up to 16
 } msgl_attn_plan;
 
+// The rows of one expert in MOE: slots [first, first + rows).
+typedef struct {
+  int expert, first, rows;
+  msgl_linear_plan gate_up, down;
+  int64_t gate_up_item, down_item;  // its first items in those phases
+} msgl_moe_group;
+
+// MOE, for some rows of x. A slot is one (row, expert) pair; slots are ordered by
+// expert, then by row.
+typedef struct {
+  int64_t row, rows;        // the rows that these phases compute
+  int32_t *ids;             // [rows, K]: experts of a row, ascending
+  float *weights;           // [rows, K]
+  int32_t *slots;           // [rows, K]: the slots of those pairs
+  int32_t *slot_rows;       // [slots]: the row of x
+  int32_t *slot_groups;     // [slots]
+  msgl_moe_group *groups;   // experts with rows, ascending
+  int ngroups;
+  float *x;                 // x packed for the experts; then their outputs [slots, H]
+  float *gate_up;           // [slots, 2F]
+  float *act;               // silu(gate) * up, packed for down
+} msgl_moe_plan;
+
 struct msgl_job {
   const msgl_op *op;
   const msgl_kernels *kernels;
@@ -83,6 +107,8 @@ struct msgl_job {
   msgl_phase phases[MSGL_MAX_PHASES];
   msgl_linear_plan linear;
   msgl_attn_plan attn;
+  msgl_moe_plan moe;
+  int64_t next_row;        // not 0: the operation goes on from this row, and is to be planned again
   char *shared;            // scratch that all threads read
   char *own;               // scratch of the threads, own_bytes each
   size_t own_bytes;

@@ -6,6 +6,7 @@
 #include "linear_impl.h"
 #include "attention_impl.h"
 #include "sample_impl.h"
+#include "moe_impl.h"
 
 #define KERNELS_(isa) msgl_kernels_##isa
 #define KERNELS(isa) KERNELS_(isa)
@@ -24,7 +25,13 @@ const msgl_kernels KERNELS(MSGL_ISA) = {
     .rope_store = rope_store,
     .attention = attention,
     .attention_merge = attention_merge,
-    .silu_mul = silu_mul,
+    .act_mul = act_mul,
     .gather_rows = gather_rows,
     .sample = sample,
+    .moe_route = moe_route,
+    .moe_pack = moe_pack,
+    .moe_gate_up = moe_gate_up,
+    .moe_act = moe_act,
+    .moe_down = moe_down,
+    .moe_combine = moe_combine,
 };

@@ -17,12 +17,14 @@ enum msgl_code {
   MSGL_OK = 0,
   MSGL_ERR_MEMORY = 1,  // an allocation failed
   MSGL_ERR_THREAD = 2,  // a thread could not be started
-  MSGL_ERR_KIND = 3,    // an operation of unknown kind
+  MSGL_ERR_KIND = 3,    // an operation or an activation of unknown kind
   MSGL_ERR_DTYPE = 4,   // an operand's element type is not supported by the operation
   MSGL_ERR_SHAPE = 5,   // an operand's shape is not supported by the operation
   MSGL_ERR_ISA = 6,     // MINISGL_CPU_ISA names an instruction set that this machine lacks, or an unknown one
   MSGL_ERR_INDEX = 7,   // an index operand (ids, slots, positions, pages, rows) names something out of range
 };
+
+enum msgl_activation { MSGL_SILU = 0, MSGL_GELU_TANH = 1 };
 
 enum msgl_dtype { MSGL_F32 = 0, MSGL_BF16 = 1, MSGL_I32 = 2 };
 
@@ -32,9 +34,10 @@ enum msgl_kind {
   MSGL_LINEAR = 3,
   MSGL_ROPE_STORE = 4,
   MSGL_ATTENTION = 5,
-  MSGL_SILU_MUL = 6,
+  MSGL_ACT_MUL = 6,
   MSGL_GATHER_ROWS = 7,
   MSGL_SAMPLE = 8,
+  MSGL_MOE = 9,
 };
 
 // A view of memory: [rows, cols], rows `stride` elements apart. addr 0: absent.
@@ -45,7 +48,7 @@ typedef struct {
 
 // One operation. What t, f and i hold for each kind:
 //   EMBED       t: dst f32 [T, H], table packed [V, H], ids i32 [1, T], last i32 [1, S]
-//               an id < 0 stands for last[-id - 1]
+//               an id < 0 stands for last[-id - 1]   f: scale of the rows (0: 1)
 //   RMS_NORM    t: dst f32 [M, H], x f32 [M, H], w f32 [1, H], residual f32 [M, H] or absent   f: eps
 //               residual += x first, then the residual is normalised
 //   LINEAR      t: dst f32 [M, N], x f32 [M, K], w packed [N, K], bias f32 [1, N] or absent
@@ -55,10 +58,14 @@ typedef struct {
 //   ATTENTION   t: dst f32 [M, Q*D], q f32 [M, Q*D], k cache, v cache, page table i32 [R, P],
 //                  cumulative query lengths i32 [1, R+1], kv lengths i32 [1, R]
 //               f: scale   i: Q, KV, D, page size, window (0: none)
-//   SILU_MUL    t: dst f32 [M, F], gate|up f32 [M, 2F]
+//   ACT_MUL     t: dst f32 [M, F], gate|up f32 [M, 2F]   i: msgl_activation
 //   GATHER_ROWS t: dst f32 [R, H], x f32 [M, H], rows i32 [1, R]
 //   SAMPLE      t: next i32 [1, R], logits f32 [R, V], msgl_sampling as i32 [R, 8], last i32 [1, S]
 //               i: vocab (ids from it on are never drawn)
+//   MOE         t: dst f32 [M, H], x f32 [M, H], router logits f32 [M, E], gate|up packed [E * ceil16(2F), H],
+//                  down packed [E * ceil16(H), F]: the experts' weights, each padded to whole panels
+//               i: experts per row, whether their weights are scaled to a sum of one
+//               dst may be x
 // Activations and every tensor but weights and caches are row-major.
 typedef struct {
   int32_t kind, reserved;

@@ -1,35 +1,16 @@
 // plan.c: checks operations and splits them into phases.
 #include <string.h>
 
-#include "internal.h"
+#include "plan.h"
 
 enum {
-  SERIAL_ELEMENTS = 8192,  // an elementwise phase below this costs less than a barrier
-  SERIAL_PACK = 16384,     // likewise for LINEAR's copy of x
-  PACK_PAIRS = 128,        // pairs of columns of one item of that copy
-  L2_BYTES = 640 << 10,    // what LINEAR lets packed rows of x take of a core's L2 cache
-  PANELS_PER_CLAIM = 8,
+  SERIAL_PACK = 16384,  // LINEAR's copy of x below this costs less than a barrier
+  PACK_PAIRS = 128,     // pairs of columns of one item of that copy
+  L2_BYTES = 640 << 10, // what LINEAR lets packed rows of x take of a core's L2 cache
 };
-
-// Returns the first error of two.
-static int both(int a, int b) { return a != MSGL_OK ? a : b; }
-
-static int view(const msgl_tensor *t, int dtype, int64_t rows, int64_t cols) {
-  if (t->dtype != dtype) return MSGL_ERR_DTYPE;
-  if (t->addr == 0 || t->rows != rows || t->cols != cols || rows < 0 || cols < 0) return MSGL_ERR_SHAPE;
-  return rows > 1 && t->stride < cols ? MSGL_ERR_SHAPE : MSGL_OK;
-}
 
 static int optional(const msgl_tensor *t, int dtype, int64_t rows, int64_t cols) {
   return t->addr == 0 ? MSGL_OK : view(t, dtype, rows, cols);
-}
-
-// A tensor whose rows are free.
-static int columns(const msgl_tensor *t, int dtype, int64_t cols) { return view(t, dtype, t->rows, cols); }
-
-static int packed(const msgl_tensor *t, int64_t cols) {
-  if (t->dtype != MSGL_F32 && t->dtype != MSGL_BF16) return MSGL_ERR_DTYPE;
-  return t->addr == 0 || t->rows <= 0 || t->cols <= 0 || t->cols != cols ? MSGL_ERR_SHAPE : MSGL_OK;
 }
 
 // Whether every element of an index operand, [1, n], is in [0, limit).
@@ -39,10 +20,6 @@ static int indices(const msgl_tensor *t, int64_t limit) {
     if (v[i] < 0 || v[i] >= limit) return MSGL_ERR_INDEX;
   }
   return MSGL_OK;
-}
-
-static void add_phase(msgl_job *job, msgl_phase_fn run, int64_t items, int step, int serial) {
-  job->phases[job->nphases++] = (msgl_phase){run, items, step, serial};
 }
 
 // A phase over the rows of a tensor of `cols` columns.
@@ -77,26 +54,29 @@ static int plan_rms_norm(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
+void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t rows, int64_t cols) {
+  p->pairs = (int)msgl_ceil_div(cols, 2);
+  p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, kernels->linear_rows));
+  p->blocks = (int)msgl_ceil_div(rows, p->block_rows);
+  p->group = (int)msgl_min(p->blocks, msgl_max(1, L2_BYTES / ((int64_t)p->pairs * 8 * p->block_rows)));
+  p->packed = rows > 1 || cols % 2;
+}
+
 static int plan_linear(msgl_job *job, const msgl_op *op) {
   const msgl_tensor *dst = &op->t[0], *x = &op->t[1], *w = &op->t[2], *bias = &op->t[3];
   int code = both(packed(w, x->cols), columns(x, MSGL_F32, w->cols));
   code = both(code, both(view(dst, MSGL_F32, x->rows, w->rows), optional(bias, MSGL_F32, 1, w->rows)));
   if (code != MSGL_OK || x->rows == 0) return code;
   msgl_linear_plan *p = &job->linear;
-  int64_t rows = x->rows, max_rows = job->kernels->linear_rows;
-  p->pairs = (int)msgl_ceil_div(w->cols, 2);
-  p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, max_rows));
-  p->blocks = (int)msgl_ceil_div(rows, p->block_rows);
-  p->group = (int)msgl_max(1, L2_BYTES / ((int64_t)p->pairs * 8 * p->block_rows));
-  p->packed = rows > 1 || w->cols % 2;
+  int64_t rows = x->rows;
+  msgl_split_linear(p, job->kernels, rows, w->cols);
   if (p->packed) {
     size_t bytes = (size_t)rows * (size_t)p->pairs * 2 * sizeof(float);
     if ((code = msgl_need_shared(job, bytes)) != MSGL_OK) return code;
     add_phase(job, job->kernels->linear_pack, p->blocks * msgl_ceil_div(p->pairs, PACK_PAIRS), 1,
               rows * w->cols < SERIAL_PACK);
   }
-  code = msgl_need_own(job, (size_t)p->group * (size_t)p->block_rows * MSGL_PANEL * sizeof(float));
-  if (code != MSGL_OK) return code;
+  if ((code = msgl_need_own(job, msgl_linear_own(p))) != MSGL_OK) return code;
   int64_t panels = msgl_ceil_div(w->rows, MSGL_PANEL), groups = msgl_ceil_div(p->blocks, p->group);
   msgl_phase_fn run = p->blocks == 1 ? job->kernels->linear_stream : job->kernels->linear_blocked;
   add_phase(job, run, groups * panels, PANELS_PER_CLAIM, rows * w->rows * w->cols < 4 * SERIAL_ELEMENTS);
@@ -222,11 +202,12 @@ static int plan_attention(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
-static int plan_silu_mul(msgl_job *job, const msgl_op *op) {
+static int plan_act_mul(msgl_job *job, const msgl_op *op) {
   const msgl_tensor *dst = &op->t[0], *x = &op->t[1];
   int code = both(columns(dst, MSGL_F32, dst->cols), view(x, MSGL_F32, dst->rows, 2 * (int64_t)dst->cols));
   if (code != MSGL_OK) return code;
-  add_rows(job, job->kernels->silu_mul, dst->rows, dst->cols);
+  if (op->i[0] != MSGL_SILU && op->i[0] != MSGL_GELU_TANH) return MSGL_ERR_KIND;
+  add_rows(job, job->kernels->act_mul, dst->rows, dst->cols);
   return MSGL_OK;
 }
 
@@ -269,9 +250,10 @@ int msgl_plan(msgl_job *job, const msgl_op *op) {
     case MSGL_LINEAR: return plan_linear(job, op);
     case MSGL_ROPE_STORE: return plan_rope_store(job, op);
     case MSGL_ATTENTION: return plan_attention(job, op);
-    case MSGL_SILU_MUL: return plan_silu_mul(job, op);
+    case MSGL_ACT_MUL: return plan_act_mul(job, op);
     case MSGL_GATHER_ROWS: return plan_gather_rows(job, op);
     case MSGL_SAMPLE: return plan_sample(job, op);
+    case MSGL_MOE: return msgl_plan_moe(job, op);
     default: return MSGL_ERR_KIND;
   }
 }

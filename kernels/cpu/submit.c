@@ -8,6 +8,7 @@ int msgl_submit(int *failed, msgl_pool *p, const msgl_op *ops, int n) {
   p->code = MSGL_OK;
   p->phase = 0;
   p->job.nphases = 0;
+  p->job.next_row = 0;
   msgl_run(p);
   *failed = p->code == MSGL_OK ? -1 : p->index;
   return p->code;

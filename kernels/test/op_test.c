@@ -102,14 +102,16 @@ static void test_linear(msgl_pool *pool, int m, int n, int k, int dtype) {
 }
 
 static void test_rows(msgl_pool *pool, int m, int h) {
-  float *x = floats(m * 2 * h), *w = floats(h), *dst = nans(m * h), *normed = nans(m * h);
-  msgl_op ops[2] = {{.kind = MSGL_SILU_MUL}, {.kind = MSGL_RMS_NORM, .f = {1e-5f}}};
+  float *x = floats(m * 2 * h), *w = floats(h), *dst = nans(m * h), *gelu = nans(m * h), *normed = nans(m * h);
+  msgl_op ops[3] = {{.kind = MSGL_ACT_MUL}, {.kind = MSGL_RMS_NORM, .f = {1e-5f}}, {.kind = MSGL_ACT_MUL, .i = {MSGL_GELU_TANH}}};
   ops[0].t[0] = f32(dst, m, h);
   ops[0].t[1] = f32(x, m, 2 * h);
   ops[1].t[0] = f32(normed, m, h);
   ops[1].t[1] = view(x, m, h, 2 * h, MSGL_F32);
   ops[1].t[2] = f32(w, 1, h);
-  check(run(pool, ops, 2) == MSGL_OK, "rows code", m, h, 0);
+  ops[2].t[0] = f32(gelu, m, h);
+  ops[2].t[1] = ops[0].t[1];
+  check(run(pool, ops, 3) == MSGL_OK, "rows code", m, h, 0);
   for (int r = 0; r < m; r++) {
     double sum = 0;
     for (int i = 0; i < h; i++) sum += (double)x[r * 2 * h + i] * x[r * 2 * h + i];
@@ -117,10 +119,13 @@ static void test_rows(msgl_pool *pool, int m, int h) {
     for (int i = 0; i < h; i++) {
       double gate = x[r * 2 * h + i], up = x[r * 2 * h + h + i];
       check(near(dst[r * h + i], gate / (1 + exp(-gate)) * up, 1e-6), "silu", m, h, i);
+      double u = 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate);
+      check(near(gelu[r * h + i], gate / 2 * (1 + tanh(u)) * up, 1e-6), "gelu", m, h, i);
       check(near(normed[r * h + i], gate * scale * w[i], 2e-6), "norm", m, h, i);
     }
   }
   free(normed);
+  free(gelu);
   free(dst);
   free(w);
   free(x);
@@ -199,7 +204,7 @@ static void test_exp(msgl_pool *pool) {
     x[i] = -110.0f + 0.0055f * (float)i;
     x[N + i] = 1;
   }
-  msgl_op op = {.kind = MSGL_SILU_MUL};
+  msgl_op op = {.kind = MSGL_ACT_MUL};
   op.t[0] = f32(dst, 1, N);
   op.t[1] = f32(x, 1, 2 * N);
   check(run(pool, &op, 1) == MSGL_OK, "exp code", 0, 0, 0);
@@ -241,6 +246,63 @@ static void test_sample(msgl_pool *pool, int rows, int vocab) {
   free(logits);
 }
 
+// Packs e experts of n rows, each from a panel of its own.
+static void *pack_experts(const float *w, int e, int n, int k, int dtype) {
+  int panels = (n + MSGL_PANEL - 1) / MSGL_PANEL;
+  size_t one = msgl_packed_bytes(n, k, dtype);
+  char *p = aligned_alloc(64, (one * (size_t)e + 63) / 64 * 64);
+  for (int i = 0; i < e * panels; i++) {
+    int row = i % panels * MSGL_PANEL, m = n - row < MSGL_PANEL ? n - row : MSGL_PANEL;
+    check(msgl_pack_panel(p, w + (size_t)(i / panels * n + row) * (size_t)k, m, k, dtype, i) == MSGL_OK, "pack", n, k, i);
+  }
+  return p;
+}
+
+// What one expert gives for one row.
+static void expert(double *out, const float *x, const float *gate_up, const float *down, int h, int f, int dtype) {
+  for (int c = 0; c < h; c++) out[c] = 0;
+  for (int i = 0; i < f; i++) {
+    double gate = 0, up = 0;
+    for (int c = 0; c < h; c++) {
+      gate += (double)x[c] * rounded(gate_up[i * h + c], dtype);
+      up += (double)x[c] * rounded(gate_up[(f + i) * h + c], dtype);
+    }
+    double act = gate / (1 + exp(-gate)) * up;
+    for (int c = 0; c < h; c++) out[c] += act * rounded(down[c * f + i], dtype);
+  }
+}
+
+static void test_moe(msgl_pool *pool, int m, int e, int k, int h, int f, int dtype) {
+  float *x = floats(m * h), *logits = floats(m * e), *gate_up = floats(e * 2 * f * h), *down = floats(e * h * f), *dst = nans(m * h);
+  void *packed_gate_up = pack_experts(gate_up, e, 2 * f, h, dtype), *packed_down = pack_experts(down, e, h, f, dtype);
+  msgl_op op = {.kind = MSGL_MOE, .i = {k, 1}};
+  op.t[0] = f32(dst, m, h);
+  op.t[1] = f32(x, m, h);
+  op.t[2] = f32(logits, m, e);
+  op.t[3] = view(packed_gate_up, e * ((2 * f + 15) / 16 * 16), h, h, dtype);
+  op.t[4] = view(packed_down, e * ((h + 15) / 16 * 16), f, f, dtype);
+  check(run(pool, &op, 1) == MSGL_OK, "moe code", m, h, f);
+  double *one = malloc((size_t)h * sizeof *one), *sum = malloc((size_t)h * sizeof *sum);
+  for (int r = 0; r < m; r += 1 + m / 50) {
+    const float *l = logits + r * e;
+    double total = 0;
+    for (int c = 0; c < h; c++) sum[c] = 0;
+    for (int i = 0; i < e; i++) {
+      int above = 0;
+      for (int j = 0; j < e; j++) above += l[j] > l[i] || (l[j] == l[i] && j < i);
+      if (above >= k) continue;
+      total += exp(l[i]);
+      expert(one, x + r * h, gate_up + i * 2 * f * h, down + i * h * f, h, f, dtype);
+      for (int c = 0; c < h; c++) sum[c] += exp(l[i]) * one[c];
+    }
+    for (int c = 0; c < h; c++) check(near(dst[r * h + c], sum[c] / total, 2e-5), "moe", m, h, f);
+  }
+  op.i[0] = e + 1;
+  check(run(pool, &op, 1) == MSGL_ERR_SHAPE, "moe, too many experts", m, h, f);
+  void *all[] = {x, logits, gate_up, down, dst, packed_gate_up, packed_down, one, sum};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
 static void test_errors(msgl_pool *pool) {
   float x[16] = {0};
   msgl_op ops[2] = {{.kind = MSGL_RMS_NORM}, {.kind = 77}};
@@ -275,6 +337,11 @@ static void test_isa(const char *isa, int threads) {
   test_exp(pool);
   test_sample(pool, 9, 3);
   test_sample(pool, 40, 1000);
+  test_moe(pool, 1, 1, 1, 7, 3, MSGL_F32);
+  test_moe(pool, 5, 4, 3, 33, 24, MSGL_BF16);
+  test_moe(pool, 40, 8, 8, 17, 21, MSGL_F32);
+  test_moe(pool, 30, 20, 2, 48, 40, MSGL_BF16);
+  test_moe(pool, 3600, 8, 8, 3, 200, MSGL_F32);  // in two passes
   test_errors(pool);
   msgl_pool_free(pool);
 }

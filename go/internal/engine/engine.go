@@ -6,6 +6,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/minisgl/minisgl/go/internal/core"
 	"github.com/minisgl/minisgl/go/internal/device"
@@ -29,19 +30,20 @@ type Engine struct {
 	cfg     Config
 	dev     device.Device
 	model   model.Model
-	rope    ops.Tensor
+	ropes   []ops.Tensor // tables of the model's rotary embeddings
 	kv      []model.Cache
 	scratch *model.Scratch
 	last    ops.Tensor
 	sets    [2]*inputs // one is filled while the other is in use
 	at      int        // the set that the next Submit fills
 	flying  []*inputs  // submitted, in order
+	used    map[string]bool
 }
 
 // New builds the model on dev with weights from the source and allocates what a
 // largest batch needs.
 func New(cfg Config, mc model.Config, src Source, dev device.Device) (*Engine, error) {
-	ld := &loader{src: src, dev: dev, dtype: cfg.DType}
+	ld := &loader{src: src, dev: dev, dtype: cfg.DType, used: make(map[string]bool)}
 	m, err := model.New(mc, ld)
 	if err != nil {
 		return nil, err
@@ -49,7 +51,7 @@ func New(cfg Config, mc model.Config, src Source, dev device.Device) (*Engine, e
 	if ld.err != nil {
 		return nil, ld.err
 	}
-	e := &Engine{cfg: cfg, dev: dev, model: m}
+	e := &Engine{cfg: cfg, dev: dev, model: m, used: ld.used}
 	a := &allocator{dev: dev}
 	rows := e.maxRows()
 	for range mc.Layers {
@@ -60,7 +62,9 @@ func New(cfg Config, mc model.Config, src Source, dev device.Device) (*Engine, e
 		})
 	}
 	e.scratch = model.NewScratch(mc, rows, cfg.MaxRunning, func(r, c int) ops.Tensor { return a.tensor(r, c, ops.F32) })
-	e.rope = a.tensor(cfg.MaxSeqLen, mc.HeadDim, ops.F32)
+	for range mc.Ropes {
+		e.ropes = append(e.ropes, a.tensor(cfg.MaxSeqLen, mc.HeadDim, ops.F32))
+	}
 	e.last = a.tensor(1, cfg.MaxRunning, ops.I32)
 	for i := range e.sets {
 		e.sets[i] = newInputs(a, cfg, rows)
@@ -68,7 +72,17 @@ func New(cfg Config, mc model.Config, src Source, dev device.Device) (*Engine, e
 	if a.err != nil {
 		return nil, a.err
 	}
-	return e, dev.Write(e.rope.Addr, ops.Bytes(ropeTable(cfg.MaxSeqLen, mc.HeadDim, mc.RopeTheta)))
+	for i, rope := range mc.Ropes {
+		if err := dev.Write(e.ropes[i].Addr, ops.Bytes(ropeTable(rope, cfg.MaxSeqLen, mc.HeadDim))); err != nil {
+			return nil, fmt.Errorf("engine: writing the rotary table: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// Unused returns which of a checkpoint's tensors the model did not read.
+func (e *Engine) Unused(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return e.used[name] })
 }
 
 // maxRows is the largest number of tokens of a batch: prompt tokens, and beside
@@ -127,26 +141,23 @@ func (e *Engine) record(in *inputs) {
 // forward records the model's operations and returns its logits.
 func (e *Engine) forward(in *inputs) ops.Tensor {
 	in.list.Reset()
-	mi := in.view(e.rope, e.last, e.cfg.PageSize)
+	mi := in.view(e.ropes, e.last, e.cfg.PageSize)
 	return e.model.Forward(&in.list, &mi, e.kv, e.scratch)
 }
 
-// ropeTable returns the cosines and sines of the rotary embedding (Su et al.,
-// 2021), a row of dim/2 cosines and dim/2 sines for each position. Angles are
-// products in float32, as the reference implementations take them.
-func ropeTable(positions, dim int, theta float64) []float32 {
+// ropeTable returns the cosines and sines of a rotary embedding, a row of dim/2
+// cosines and dim/2 sines for each position. Angles are products in float32, as
+// the reference implementations take them.
+func ropeTable(r model.Rope, positions, dim int) []float32 {
 	half := dim / 2
-	freq := make([]float32, half)
-	for i := range freq {
-		freq[i] = float32(1 / math.Pow(theta, float64(2*i)/float64(dim)))
-	}
+	freq := r.Frequencies(dim, positions)
 	table := make([]float32, positions*dim)
 	for p := range positions {
 		row := table[p*dim:]
 		for i, f := range freq {
-			angle := float64(float32(p) * f)
-			row[i] = float32(math.Cos(angle))
-			row[half+i] = float32(math.Sin(angle))
+			sin, cos := math.Sincos(float64(float32(p) * f))
+			row[i] = float32(cos * r.AttentionFactor)
+			row[half+i] = float32(sin * r.AttentionFactor)
 		}
 	}
 	return table

@@ -126,18 +126,19 @@ func (in *inputs) write(dev device.Device) error {
 }
 
 // view returns the batch's tensors as the model wants them.
-func (in *inputs) view(rope, last ops.Tensor, pageSize int) model.Inputs {
+func (in *inputs) view(ropes []ops.Tensor, last ops.Tensor, pageSize int) model.Inputs {
 	row := func(a array[int32]) ops.Tensor { return ops.New(a.tensor.Addr, 1, len(a.host), ops.I32) }
 	return model.Inputs{
 		IDs:       row(in.ids),
 		Last:      last,
 		LogitRows: row(in.logitRows),
-		Rope:      ops.Rope{Positions: row(in.positions), Slots: row(in.slots), Table: rope, PageSize: pageSize},
+		Rope:      ops.Rope{Positions: row(in.positions), Slots: row(in.slots), PageSize: pageSize},
 		Paged: ops.Paged{
 			Table:    ops.New(in.table.tensor.Addr, len(in.kvLens.host), in.pages, ops.I32),
 			CuQLens:  row(in.cuQ),
 			KVLens:   row(in.kvLens),
 			PageSize: pageSize,
 		},
+		RopeTables: ropes,
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"sort"
 
 	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/model"
@@ -14,44 +15,74 @@ type Source interface {
 	Tensor(name string) (weights.Tensor, bool)
 }
 
+// Maker is a Source that has any tensor that is asked for; weights.Dummy is one.
+type Maker interface {
+	Make(name string, rows, cols int) weights.Tensor
+}
+
 // loader implements model.Loader: it reads a checkpoint's tensors row by row
 // into the device's layout.
 type loader struct {
 	src   Source
 	dev   device.Device
 	dtype ops.DType
+	used  map[string]bool // the tensors that the model has read
 	err   error
 }
 
 // Linear implements model.Loader.
 func (ld *loader) Linear(cols int, parts ...model.Part) ops.Tensor {
-	var tensors []weights.Tensor
-	rows := 0
+	stack, rows := make([]stacked, 0, len(parts)), 0
 	for _, p := range parts {
-		t, ok := ld.find(p.Name, p.Rows, cols)
-		if !ok {
-			return ops.Tensor{}
+		part := stacked{first: rows}
+		if p.Name != "" {
+			t, ok := ld.find(p.Name, p.Rows, cols)
+			if !ok {
+				return ops.Tensor{}
+			}
+			part.tensor = &t
 		}
-		tensors = append(tensors, t)
+		stack = append(stack, part)
 		rows += p.Rows
 	}
-	fill := func(dst []float32, r int) {
-		i := 0
-		for r >= tensors[i].Rows() {
-			r -= tensors[i].Rows()
-			i++
-		}
-		tensors[i].Row(dst, r)
-	}
-	w, err := ld.dev.Load(rows, cols, ld.dtype, fill)
+	w, err := ld.dev.Load(rows, cols, ld.dtype, func(dst []float32, r int) { fillRow(stack, dst, r) })
 	if err != nil {
 		ld.fail(fmt.Errorf("loading %s: %w", parts[0].Name, err))
 	}
 	return w
 }
 
+// stacked is one of the tensors that a weight is stacked of.
+type stacked struct {
+	first  int             // its first row in the weight
+	tensor *weights.Tensor // nil: rows of zeros
+}
+
+func fillRow(stack []stacked, dst []float32, r int) {
+	after := sort.Search(len(stack), func(i int) bool { return stack[i].first > r })
+	if part := stack[after-1]; part.tensor != nil {
+		part.tensor.Row(dst, r-part.first)
+	} else {
+		clear(dst)
+	}
+}
+
 // Vector implements model.Loader.
-func (ld *loader) Vector(parts ...model.Part) ops.Tensor {
+func (ld *loader) Vector(parts ...model.Part) ops.Tensor { return ld.vector(0, parts) }
+
+// Norm implements model.Loader.
+func (ld *loader) Norm(part model.Part, offset float32) ops.Tensor {
+	return ld.vector(offset, []model.Part{part})
+}
+
+// Has implements model.Loader.
+func (ld *loader) Has(name string) bool {
+	_, ok := ld.src.Tensor(name)
+	return ok
+}
+
+// vector loads stacked vectors, offset added to each value.
+func (ld *loader) vector(offset float32, parts []model.Part) ops.Tensor {
 	var values []float32
 	for _, p := range parts {
 		t, ok := ld.find(p.Name, 1, p.Rows)
@@ -61,6 +92,9 @@ func (ld *loader) Vector(parts ...model.Part) ops.Tensor {
 		row := make([]float32, p.Rows)
 		t.Row(row, 0)
 		values = append(values, row...)
+	}
+	for i := range values {
+		values[i] += offset
 	}
 	a := allocator{dev: ld.dev}
 	v := a.tensor(1, len(values), ops.F32)
@@ -78,6 +112,9 @@ func (ld *loader) find(name string, rows, cols int) (weights.Tensor, bool) {
 		return weights.Tensor{}, false
 	}
 	t, ok := ld.src.Tensor(name)
+	if maker, makes := ld.src.(Maker); makes {
+		t, ok = maker.Make(name, rows, cols), true
+	}
 	if !ok {
 		ld.fail(fmt.Errorf("the checkpoint has no tensor %s", name))
 		return t, false
@@ -86,6 +123,7 @@ func (ld *loader) find(name string, rows, cols int) (weights.Tensor, bool) {
 		ld.fail(fmt.Errorf("tensor %s has shape %v, but the configuration asks for %d × %d", name, t.Shape(), rows, cols))
 		return t, false
 	}
+	ld.used[name] = true
 	return t, true
 }
 

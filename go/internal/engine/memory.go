@@ -40,8 +40,16 @@ func ChooseNumPages(c model.Config, dt ops.DType, pageSize, maxRunning, maxSeqLe
 // WeightBytes estimates the size of the loaded weights.
 func WeightBytes(c model.Config, dt ops.DType) int64 {
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	layer := c.HiddenSize * (2*q + 2*kv + 3*c.IntermediateSize)
-	n := int64(c.Layers)*int64(layer) + int64(c.VocabSize)*int64(c.HiddenSize)
+	n := int64(c.VocabSize) * int64(c.HiddenSize)
+	for i := range c.Layers {
+		rows := 2*q + 2*kv
+		if c.MoE.Sparse(i) {
+			rows += c.MoE.NumExperts * (1 + 3*c.MoE.IntermediateSize)
+		} else {
+			rows += 3 * c.IntermediateSize
+		}
+		n += int64(c.HiddenSize) * int64(rows)
+	}
 	if !c.TieEmbeddings {
 		n += int64(c.VocabSize) * int64(c.HiddenSize)
 	}

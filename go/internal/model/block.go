@@ -1,9 +1,6 @@
 package model
 
 import (
-	"fmt"
-	"math"
-
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
@@ -12,139 +9,86 @@ import (
 type attention struct {
 	heads        ops.Heads
 	eps          float32
+	scale        float32 // of the scores
+	window       int     // positions that a row sees; 0: all
+	rope         int     // index of the layer's rotary table
 	qkv, qkvBias ops.Tensor
 	o, oBias     ops.Tensor
 	qNorm, kNorm ops.Tensor // absent: no norm of queries and keys
 }
 
-func newAttention(c Config, ld Loader, prefix string) attention {
+func newAttention(c Config, lay layout, ld Loader, prefix string, layer int) attention {
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	a := attention{
-		heads: ops.Heads{Q: c.Heads, KV: c.KVHeads, Dim: c.HeadDim},
-		eps:   c.RMSNormEps,
-		qkv: ld.Linear(c.HiddenSize, Part{prefix + "q_proj.weight", q},
-			Part{prefix + "k_proj.weight", kv}, Part{prefix + "v_proj.weight", kv}),
-		o: ld.Linear(q, Part{prefix + "o_proj.weight", c.HiddenSize}),
+		heads:  ops.Heads{Q: c.Heads, KV: c.KVHeads, Dim: c.HeadDim},
+		eps:    c.RMSNormEps,
+		scale:  c.scoreScale(),
+		window: c.window(layer),
+		rope:   c.ropeOf(layer),
+		o:      ld.Linear(q, Part{prefix + "o_proj.weight", c.HiddenSize}),
 	}
-	if c.AttentionBias {
+	if lay.fused {
+		a.qkv = ld.Linear(c.HiddenSize, Part{prefix + "qkv_proj.weight", q + 2*kv})
+	} else {
+		a.qkv = ld.Linear(c.HiddenSize, Part{prefix + "q_proj.weight", q},
+			Part{prefix + "k_proj.weight", kv}, Part{prefix + "v_proj.weight", kv})
+	}
+	if lay.qkvBias {
 		a.qkvBias = ld.Vector(Part{prefix + "q_proj.bias", q}, Part{prefix + "k_proj.bias", kv}, Part{prefix + "v_proj.bias", kv})
+	}
+	if lay.outBias {
 		a.oBias = ld.Vector(Part{prefix + "o_proj.bias", c.HiddenSize})
+	}
+	if lay.headNorms {
+		a.qNorm = ld.Norm(Part{prefix + "q_norm.weight", c.HeadDim}, lay.normOffset)
+		a.kNorm = ld.Norm(Part{prefix + "k_norm.weight", c.HeadDim}, lay.normOffset)
 	}
 	return a
 }
 
 // forward reads s.Hidden and leaves the layer's output there.
 func (a *attention) forward(l *ops.List, in *Inputs, kv Cache, s *Scratch) {
-	scale := float32(1 / math.Sqrt(float64(a.heads.Dim)))
+	rope := in.Rope
+	rope.Table = in.RopeTables[a.rope]
 	l.Linear(s.QKV, s.Hidden, a.qkv, a.qkvBias)
-	l.RopeStore(s.QKV, in.Rope, kv.K, kv.V, a.qNorm, a.kNorm, a.heads, a.eps)
-	l.Attention(s.Attn, s.QKV.Columns(0, a.heads.Q*a.heads.Dim), in.Paged, kv.K, kv.V, a.heads, scale, 0)
+	l.RopeStore(s.QKV, rope, kv.K, kv.V, a.qNorm, a.kNorm, a.heads, a.eps)
+	l.Attention(s.Attn, s.QKV.Columns(0, a.heads.Q*a.heads.Dim), in.Paged, kv.K, kv.V, a.heads, a.scale, a.window)
 	l.Linear(s.Hidden, s.Attn, a.o, a.oBias)
 }
 
-// mlp is a SwiGLU feed-forward layer.
+// feedForward is what follows attention in a block.
+type feedForward interface {
+	// forward reads s.Hidden and leaves the layer's output there.
+	forward(l *ops.List, s *Scratch)
+}
+
+// mlp is a gated feed-forward layer: down(activation(gate(x)) * up(x)).
 type mlp struct {
+	activation         ops.Activation
 	gateUp, gateUpBias ops.Tensor
 	down, downBias     ops.Tensor
 }
 
-func newMLP(c Config, ld Loader, prefix string) mlp {
-	m := mlp{
-		gateUp: ld.Linear(c.HiddenSize, Part{prefix + "gate_proj.weight", c.IntermediateSize},
-			Part{prefix + "up_proj.weight", c.IntermediateSize}),
-		down: ld.Linear(c.IntermediateSize, Part{prefix + "down_proj.weight", c.HiddenSize}),
+func newMLP(c Config, lay layout, ld Loader, prefix string) *mlp {
+	m := &mlp{
+		activation: c.Activation,
+		down:       ld.Linear(c.IntermediateSize, Part{prefix + "down_proj.weight", c.HiddenSize}),
 	}
-	if c.MLPBias {
+	if lay.fused {
+		m.gateUp = ld.Linear(c.HiddenSize, Part{prefix + "gate_up_proj.weight", 2 * c.IntermediateSize})
+	} else {
+		m.gateUp = ld.Linear(c.HiddenSize, Part{prefix + "gate_proj.weight", c.IntermediateSize},
+			Part{prefix + "up_proj.weight", c.IntermediateSize})
+	}
+	if lay.mlpBias {
 		m.gateUpBias = ld.Vector(Part{prefix + "gate_proj.bias", c.IntermediateSize}, Part{prefix + "up_proj.bias", c.IntermediateSize})
 		m.downBias = ld.Vector(Part{prefix + "down_proj.bias", c.HiddenSize})
 	}
 	return m
 }
 
-// forward reads s.Hidden and leaves the layer's output there.
 func (m *mlp) forward(l *ops.List, s *Scratch) {
 	l.Linear(s.GateUp, s.Hidden, m.gateUp, m.gateUpBias)
-	l.SiLUMul(s.Act, s.GateUp)
+	l.ActMul(s.Act, s.GateUp, m.activation)
 	l.Linear(s.Hidden, s.Act, m.down, m.downBias)
-}
-
-// decoder is the shape that most models share: blocks of attention and MLP, each
-// behind an RMSNorm and beside a residual stream, then a norm and the head.
-type decoder struct {
-	eps    float32
-	embed  ops.Tensor
-	blocks []block
-	norm   ops.Tensor
-	head   ops.Tensor
-}
-
-type block struct {
-	inputNorm ops.Tensor
-	attn      attention
-	postNorm  ops.Tensor
-	mlp       mlp
-}
-
-func newDecoder(c Config, ld Loader) *decoder {
-	d := &decoder{
-		eps:   c.RMSNormEps,
-		embed: ld.Linear(c.HiddenSize, Part{"model.embed_tokens.weight", c.VocabSize}),
-		norm:  ld.Vector(Part{"model.norm.weight", c.HiddenSize}),
-	}
-	d.head = d.embed
-	if !c.TieEmbeddings {
-		d.head = ld.Linear(c.HiddenSize, Part{"lm_head.weight", c.VocabSize})
-	}
-	for i := range c.Layers {
-		prefix := fmt.Sprintf("model.layers.%d.", i)
-		d.blocks = append(d.blocks, block{
-			inputNorm: ld.Vector(Part{prefix + "input_layernorm.weight", c.HiddenSize}),
-			attn:      newAttention(c, ld, prefix+"self_attn."),
-			postNorm:  ld.Vector(Part{prefix + "post_attention_layernorm.weight", c.HiddenSize}),
-			mlp:       newMLP(c, ld, prefix+"mlp."),
-		})
-	}
-	return d
-}
-
-// Forward implements Model. A batch that wants no logits ends with the last
-// layer.
-func (d *decoder) Forward(l *ops.List, in *Inputs, kv []Cache, s *Scratch) ops.Tensor {
-	act := s.forRows(int(in.IDs.Cols), int(in.LogitRows.Cols))
-	l.Embed(act.Residual, d.embed, in.IDs, in.Last)
-	pending := ops.Tensor{} // a layer's output that is still to be added to the residual stream
-	for i := range d.blocks {
-		b := &d.blocks[i]
-		d.addNorm(l, &act, pending, b.inputNorm)
-		b.attn.forward(l, in, kv[i], &act)
-		d.addNorm(l, &act, act.Hidden, b.postNorm)
-		b.mlp.forward(l, &act)
-		pending = act.Hidden
-	}
-	if act.Logits.Rows == 0 {
-		return ops.Tensor{}
-	}
-	d.addNorm(l, &act, pending, d.norm)
-	l.GatherRows(act.Final, act.Hidden, in.LogitRows)
-	l.Linear(act.Logits, act.Final, d.head, ops.Tensor{})
-	return act.Logits
-}
-
-// addNorm adds x, if there is one, to the residual stream and leaves its norm in
-// Hidden.
-func (d *decoder) addNorm(l *ops.List, s *Scratch, x, weight ops.Tensor) {
-	if x.Valid() {
-		l.RMSNorm(s.Hidden, x, weight, s.Residual, d.eps)
-	} else {
-		l.RMSNorm(s.Hidden, s.Residual, weight, ops.Tensor{}, d.eps)
-	}
-}
-
-// forRows returns the scratch cut to a batch.
-func (s *Scratch) forRows(rows, samples int) Scratch {
-	return Scratch{
-		Residual: s.Residual.Head(rows), Hidden: s.Hidden.Head(rows), QKV: s.QKV.Head(rows),
-		Attn: s.Attn.Head(rows), GateUp: s.GateUp.Head(rows), Act: s.Act.Head(rows),
-		Final: s.Final.Head(samples), Logits: s.Logits.Head(samples),
-	}
 }

@@ -3,8 +3,9 @@ package model
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
+	"math"
+
+	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
 // Config is what a model's config.json says, as far as the architectures here
@@ -20,7 +21,11 @@ type Config struct {
 	HeadDim          int
 	MaxPositions     int
 	RMSNormEps       float32
-	RopeTheta        float64
+	Ropes            []Rope // [0] of the layers; [1], if there is one, of those with a window
+	Windows          []int  // for each layer, the positions that a row sees, 0 all of them; nil: all in every layer
+	QueryScalar      float64
+	Activation       ops.Activation // of the feed-forward layers
+	MoE              MoE            // of the layers that have experts; zero: none has
 	TieEmbeddings    bool
 	AttentionBias    bool
 	MLPBias          bool
@@ -28,112 +33,55 @@ type Config struct {
 	EOS              []int32
 }
 
-// rawConfig is the file. Fields that change the result and are not supported are
-// read so that they can be refused.
-type rawConfig struct {
-	Architectures    []string        `json:"architectures"`
-	VocabSize        int             `json:"vocab_size"`
-	HiddenSize       int             `json:"hidden_size"`
-	IntermediateSize int             `json:"intermediate_size"`
-	NumHiddenLayers  int             `json:"num_hidden_layers"`
-	NumHeads         int             `json:"num_attention_heads"`
-	NumKVHeads       int             `json:"num_key_value_heads"`
-	HeadDim          int             `json:"head_dim"`
-	MaxPositions     int             `json:"max_position_embeddings"`
-	RMSNormEps       float64         `json:"rms_norm_eps"`
-	HiddenAct        string          `json:"hidden_act"`
-	RopeTheta        float64         `json:"rope_theta"`
-	RopeScaling      *ropeParameters `json:"rope_scaling"`
-	RopeParameters   *ropeParameters `json:"rope_parameters"`
-	TieEmbeddings    bool            `json:"tie_word_embeddings"`
-	AttentionBias    bool            `json:"attention_bias"`
-	MLPBias          bool            `json:"mlp_bias"`
-	DType            string          `json:"dtype"`
-	TorchDType       string          `json:"torch_dtype"`
-	EOS              json.RawMessage `json:"eos_token_id"`
-	Quantization     json.RawMessage `json:"quantization_config"`
-	PartialRotary    *float64        `json:"partial_rotary_factor"`
-	SlidingWindow    *int            `json:"sliding_window"`
-}
-
-// ropeParameters is rope_scaling, or rope_parameters as transformers 5 writes it.
-type ropeParameters struct {
-	RopeType  string  `json:"rope_type"`
-	Type      string  `json:"type"`
-	RopeTheta float64 `json:"rope_theta"`
-}
-
 // Sizes are bounded so that a damaged file can't ask for absurd memory.
 const maxDim = 1 << 24
 
 // ParseConfig reads the text of a config.json.
 func ParseConfig(text []byte) (Config, error) {
-	raw := rawConfig{HiddenAct: "silu", RMSNormEps: 1e-6, RopeTheta: 10000, MaxPositions: 2048}
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return Config{}, fmt.Errorf("config.json: %w", err)
-	}
-	if len(raw.Architectures) != 1 {
-		return Config{}, fmt.Errorf("config.json: architectures must name one architecture, got %q; known are %s", raw.Architectures, known())
+	raw, family, err := readConfig(text)
+	if err != nil {
+		return Config{}, err
 	}
 	c := Config{
 		Architecture: raw.Architectures[0], VocabSize: raw.VocabSize, HiddenSize: raw.HiddenSize,
 		IntermediateSize: raw.IntermediateSize, Layers: raw.NumHiddenLayers, Heads: raw.NumHeads,
-		KVHeads: raw.NumKVHeads, HeadDim: raw.HeadDim, MaxPositions: raw.MaxPositions,
+		KVHeads: raw.NumHeads, MaxPositions: raw.MaxPositions,
 		RMSNormEps: float32(raw.RMSNormEps), TieEmbeddings: raw.TieEmbeddings,
 		AttentionBias: raw.AttentionBias, MLPBias: raw.MLPBias, DType: raw.DType,
 	}
 	if c.DType == "" {
 		c.DType = raw.TorchDType
 	}
-	if c.KVHeads == 0 {
-		c.KVHeads = c.Heads
+	if raw.NumKVHeads != nil {
+		c.KVHeads = *raw.NumKVHeads
 	}
-	if c.HeadDim == 0 && c.Heads > 0 {
+	if raw.HeadDim != nil {
+		c.HeadDim = *raw.HeadDim
+	} else if c.Heads > 0 {
 		c.HeadDim = c.HiddenSize / c.Heads
-	}
-	var err error
-	if c.RopeTheta, err = raw.theta(); err != nil {
-		return Config{}, err
 	}
 	if c.EOS, err = ParseEOS(raw.EOS); err != nil {
 		return Config{}, err
 	}
-	if err := raw.checkSupported(); err != nil {
+	if err := c.check(); err != nil {
 		return Config{}, err
 	}
-	return c, c.check()
-}
-
-// theta returns the base of the rotary embedding, wherever the file has it.
-func (r rawConfig) theta() (float64, error) {
-	theta := r.RopeTheta
-	for _, p := range []*ropeParameters{r.RopeScaling, r.RopeParameters} {
-		if p == nil {
+	for _, read := range []func(*rawConfig, *Config) error{readShared, family.read} {
+		if read == nil {
 			continue
 		}
-		if kind := p.RopeType + p.Type; !slices.Contains([]string{"", "default", "defaultdefault"}, kind) {
-			return 0, fmt.Errorf("config.json: rope type %q is not supported; only the default rotary embedding is", kind)
-		}
-		if p.RopeTheta != 0 {
-			theta = p.RopeTheta
+		if err := read(raw, &c); err != nil {
+			return Config{}, err
 		}
 	}
-	return theta, nil
-}
-
-// checkSupported refuses settings that would change the result.
-func (r rawConfig) checkSupported() error {
-	switch {
-	case r.HiddenAct != "silu":
-		return fmt.Errorf("config.json: hidden_act %q is not supported; only silu is", r.HiddenAct)
-	case len(r.Quantization) > 0 && string(r.Quantization) != "null":
-		return fmt.Errorf("config.json: quantization_config is not supported; use a bfloat16, float16 or float32 checkpoint, or a GGUF file")
-	case r.PartialRotary != nil && *r.PartialRotary != 1:
-		return fmt.Errorf("config.json: partial_rotary_factor %v is not supported; only 1 is", *r.PartialRotary)
-	case r.SlidingWindow != nil:
-		return fmt.Errorf("config.json: sliding_window %d is not supported by this architecture", *r.SlidingWindow)
+	if c.Ropes == nil {
+		rope, err := raw.rope(raw.ropeText(), raw.RopeTheta)
+		if err != nil {
+			return Config{}, err
+		}
+		c.Ropes = []Rope{rope}
 	}
-	return nil
+	return c, nil
 }
 
 func (c Config) check() error {
@@ -156,10 +104,33 @@ func (c Config) check() error {
 		return fmt.Errorf("config.json: head_dim %d is odd; the rotary embedding needs pairs", c.HeadDim)
 	case !(c.RMSNormEps >= 0):
 		return fmt.Errorf("config.json: rms_norm_eps is %v; it must not be negative", c.RMSNormEps)
-	case !(c.RopeTheta > 0):
-		return fmt.Errorf("config.json: rope_theta is %v; it must be positive", c.RopeTheta)
 	}
 	return nil
+}
+
+// scoreScale is what attention scores are multiplied by.
+func (c Config) scoreScale() float32 {
+	scalar := c.QueryScalar
+	if scalar == 0 {
+		scalar = float64(c.HeadDim)
+	}
+	return float32(1 / math.Sqrt(scalar))
+}
+
+// window is the number of positions that a row of a layer sees; 0: all.
+func (c Config) window(layer int) int {
+	if c.Windows == nil {
+		return 0
+	}
+	return c.Windows[layer]
+}
+
+// ropeOf is the index in Ropes of a layer's rotary embedding.
+func (c Config) ropeOf(layer int) int {
+	if c.window(layer) > 0 {
+		return len(c.Ropes) - 1
+	}
+	return 0
 }
 
 // ParseEOS reads an eos_token_id: a number, a list of numbers, or nothing.
@@ -176,13 +147,4 @@ func ParseEOS(raw json.RawMessage) ([]int32, error) {
 		return nil, fmt.Errorf("config: eos_token_id is %s; it must be a number or a list of numbers", raw)
 	}
 	return list, nil
-}
-
-func known() string {
-	names := make([]string, 0, len(registry))
-	for name := range registry {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }

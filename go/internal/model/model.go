@@ -7,6 +7,9 @@ package model
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
@@ -18,12 +21,16 @@ import (
 type Loader interface {
 	// Linear returns the weight [rows, cols] of the stacked parts.
 	Linear(cols int, parts ...Part) ops.Tensor
-	// Vector returns float32 values [1, n]: a norm's weight, stacked biases.
+	// Vector returns float32 values [1, n]: stacked biases.
 	Vector(parts ...Part) ops.Tensor
+	// Norm returns a norm's weight, float32 [1, n], with offset added to each value.
+	Norm(part Part, offset float32) ops.Tensor
+	// Has reports whether the checkpoint holds a tensor.
+	Has(name string) bool
 }
 
 // Part names a tensor of a checkpoint, with its suffix (".weight", ".bias"), and
-// its number of rows.
+// its number of rows. Without a name it is rows of zeros.
 type Part struct {
 	Name string
 	Rows int
@@ -35,8 +42,10 @@ type Inputs struct {
 	IDs       ops.Tensor // I32 [1, M]
 	Last      ops.Tensor // I32 [1, slots]: each running request's last sampled token
 	LogitRows ops.Tensor // I32 [1, S]: the rows whose logits are wanted
-	Rope      ops.Rope
+	Rope      ops.Rope   // without its table
 	Paged     ops.Paged
+	// RopeTables are the tables of Config.Ropes, in order.
+	RopeTables []ops.Tensor
 }
 
 // Cache is the KV cache of one layer.
@@ -49,18 +58,46 @@ type Model interface {
 	Forward(l *ops.List, in *Inputs, kv []Cache, s *Scratch) ops.Tensor
 }
 
+// family is a model architecture.
+type family struct {
+	defaults func(*rawConfig)                // sets what a configuration may leave out, where Llama's defaults don't hold; nil: they do
+	read     func(*rawConfig, *Config) error // reads the family's own settings, and refuses those of others
+	nested   bool                            // the configuration lies in text_config
+	build    func(Config, Loader) Model
+}
+
 // registry has one line for each architecture.
-var registry = map[string]func(Config, Loader) Model{
-	"LlamaForCausalLM": newLlama,
+var registry = map[string]family{
+	"LlamaForCausalLM":                 {read: readLlama, build: newLlama},
+	"MistralForCausalLM":               {defaults: mistralDefaults, read: readMistral, build: newMistral},
+	"Mistral3ForConditionalGeneration": {defaults: mistralDefaults, read: readMistral3, nested: true, build: newMistral3},
+	"Phi3ForCausalLM":                  {defaults: phi3Defaults, read: readPhi3, build: newPhi3},
+	"Qwen2ForCausalLM":                 {defaults: qwen2Defaults, read: readQwen2, build: newQwen2},
+	"Qwen3ForCausalLM":                 {defaults: qwen3Defaults, read: readQwen3, build: newQwen3},
+	"Qwen3MoeForCausalLM":              {defaults: qwen3MoEDefaults, read: readQwen3MoE, build: newQwen3MoE},
+	"Gemma3ForCausalLM":                {defaults: gemma3Defaults, read: readGemma3, build: newGemma3},
+}
+
+func familyOf(architecture string) (family, error) {
+	f, ok := registry[architecture]
+	if !ok {
+		return family{}, fmt.Errorf("model: architecture %s is not supported; known are %s", architecture, known())
+	}
+	return f, nil
+}
+
+// known lists the architectures.
+func known() string {
+	return strings.Join(slices.Sorted(maps.Keys(registry)), ", ")
 }
 
 // New builds the model that a configuration names, with its weights from ld.
 func New(c Config, ld Loader) (Model, error) {
-	build, ok := registry[c.Architecture]
-	if !ok {
-		return nil, fmt.Errorf("model: architecture %s is not supported; known are %s", c.Architecture, known())
+	f, err := familyOf(c.Architecture)
+	if err != nil {
+		return nil, err
 	}
-	return build(c, ld), nil
+	return f.build(c, ld), nil
 }
 
 // Scratch holds the activations of a forward pass, allocated once for the
@@ -72,6 +109,7 @@ type Scratch struct {
 	Attn     ops.Tensor // [M, Q·D]
 	GateUp   ops.Tensor // [M, 2·intermediate]
 	Act      ops.Tensor // [M, intermediate]
+	Router   ops.Tensor // [M, experts]
 	Final    ops.Tensor // [S, hidden]
 	Logits   ops.Tensor // [S, vocab]
 }
@@ -86,6 +124,7 @@ func NewScratch(c Config, rows, samples int, alloc func(rows, cols int) ops.Tens
 		Attn:     alloc(rows, c.Heads*c.HeadDim),
 		GateUp:   alloc(rows, 2*c.IntermediateSize),
 		Act:      alloc(rows, c.IntermediateSize),
+		Router:   alloc(rows, c.MoE.NumExperts),
 		Final:    alloc(samples, c.HiddenSize),
 		Logits:   alloc(samples, c.VocabSize),
 	}

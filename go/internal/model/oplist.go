@@ -19,10 +19,15 @@ func OpList(c Config) (string, error) {
 	for i := range kv {
 		kv[i] = Cache{K: cache, V: cache}
 	}
+	tables := make([]ops.Tensor, len(c.Ropes))
+	for i := range tables {
+		tables[i] = ops.New(1, rows, c.HeadDim, ops.F32)
+	}
 	in := &Inputs{
 		IDs: row(rows), Last: row(1), LogitRows: row(samples),
-		Rope:  ops.Rope{Positions: row(rows), Slots: row(rows), Table: ops.New(1, rows, c.HeadDim, ops.F32), PageSize: pageSize},
-		Paged: ops.Paged{Table: ops.New(1, 1, 1, ops.I32), CuQLens: row(2), KVLens: row(1), PageSize: pageSize},
+		Rope:       ops.Rope{Positions: row(rows), Slots: row(rows), PageSize: pageSize},
+		Paged:      ops.Paged{Table: ops.New(1, 1, 1, ops.I32), CuQLens: row(2), KVLens: row(1), PageSize: pageSize},
+		RopeTables: tables,
 	}
 	var l ops.List
 	m.Forward(&l, in, kv, NewScratch(c, rows, samples, alloc))
@@ -39,6 +44,12 @@ func (shapes) Linear(cols int, parts ...Part) ops.Tensor {
 
 // Vector implements Loader.
 func (shapes) Vector(parts ...Part) ops.Tensor { return ops.New(1, 1, stacked(parts), ops.F32) }
+
+// Norm implements Loader.
+func (shapes) Norm(p Part, _ float32) ops.Tensor { return ops.New(1, 1, p.Rows, ops.F32) }
+
+// Has implements Loader.
+func (shapes) Has(string) bool { return false }
 
 func stacked(parts []Part) int {
 	n := 0

@@ -13,7 +13,10 @@ var rewrite = flag.Bool("rewrite", false, "rewrite testdata/*.ops")
 
 // TestOpList holds each architecture's forward pass as text.
 func TestOpList(t *testing.T) {
-	for _, name := range []string{"llama-tied", "llama-headdim32"} {
+	for _, name := range []string{
+		"llama-tied", "llama-headdim32", "qwen2-window", "qwen3-tied", "qwen3moe-every-layer", "qwen3moe-some-layers",
+		"mistral-window", "mistral3", "phi3", "gemma3-tied",
+	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata/tiny", name, "config.json"))
 			if err != nil {

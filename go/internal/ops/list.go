@@ -31,16 +31,17 @@ func (l *List) check(k Kind, ok bool, format string, args ...any) {
 	}
 }
 
-// Embed gathers rows of a table: dst[t] = table[ids[t]].
+// Embed gathers rows of a table: dst[t] = scale · table[ids[t]]; a scale of 0
+// stands for 1.
 //
 // dst is F32 [T, H], table [V, H] from Device.Load, ids I32 [1, T]. An id below
 // zero names a token that the device itself sampled: -(s+1) stands for last[s],
 // last being Sample's table, I32 [1, S]. So a batch can be recorded before the
 // tokens of the batch before it are known to the host.
-func (l *List) Embed(dst, table, ids, last Tensor) {
+func (l *List) Embed(dst, table, ids, last Tensor, scale float32) {
 	l.check(KindEmbed, dst.DType == F32 && dst.Cols == table.Cols && ids.DType == I32 && ids.Cols == dst.Rows,
 		"dst %v, table %v, ids %v", dst, table, ids)
-	l.add(Op{Kind: KindEmbed, T: [8]Tensor{dst, table, ids, last}})
+	l.add(Op{Kind: KindEmbed, T: [8]Tensor{dst, table, ids, last}, F: [4]float32{scale}})
 }
 
 // RMSNorm normalises rows: dst = x / sqrt(mean(x²) + eps) * w (Zhang and
@@ -128,11 +129,13 @@ func (l *List) Attention(dst, q Tensor, p Paged, kCache, vCache Tensor, h Heads,
 	})
 }
 
-// SiLUMul is the gate of a SwiGLU layer: dst = silu(gateUp[:, :F]) * gateUp[:, F:],
-// silu(x) = x / (1 + exp(-x)). dst is F32 [M, F], gateUp F32 [M, 2F].
-func (l *List) SiLUMul(dst, gateUp Tensor) {
-	l.check(KindSiLUMul, dst.Rows == gateUp.Rows && 2*dst.Cols == gateUp.Cols, "dst %v, gate_up %v", dst, gateUp)
-	l.add(Op{Kind: KindSiLUMul, T: [8]Tensor{dst, gateUp}})
+// ActMul is the gate of a feed-forward layer:
+// dst = activation(gateUp[:, :F]) * gateUp[:, F:]. dst is F32 [M, F], gateUp F32
+// [M, 2F].
+func (l *List) ActMul(dst, gateUp Tensor, a Activation) {
+	l.check(KindActMul, dst.Rows == gateUp.Rows && 2*dst.Cols == gateUp.Cols, "dst %v, gate_up %v", dst, gateUp)
+	l.check(KindActMul, a == SiLU || a == GELUTanh, "activation %d", a)
+	l.add(Op{Kind: KindActMul, T: [8]Tensor{dst, gateUp}, I: [8]int32{int32(a)}})
 }
 
 // GatherRows copies rows: dst[r] = x[rows[r]]. dst is F32 [R, H], rows I32 [1, R].

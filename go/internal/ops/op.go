@@ -10,9 +10,10 @@ const (
 	KindLinear     Kind = 3
 	KindRopeStore  Kind = 4
 	KindAttention  Kind = 5
-	KindSiLUMul    Kind = 6
+	KindActMul     Kind = 6
 	KindGatherRows Kind = 7
 	KindSample     Kind = 8
+	KindMoE        Kind = 9
 )
 
 var kindNames = map[Kind]string{
@@ -21,12 +22,22 @@ var kindNames = map[Kind]string{
 	KindLinear:     "linear",
 	KindRopeStore:  "rope_store",
 	KindAttention:  "attention",
-	KindSiLUMul:    "silu_mul",
+	KindActMul:     "act_mul",
 	KindGatherRows: "gather_rows",
 	KindSample:     "sample",
+	KindMoE:        "moe",
 }
 
 func (k Kind) String() string { return kindNames[k] }
+
+// Activation is the function of a gate. The numbers are part of the kernels'
+// boundary (msgl_activation in kernels/cpu/msgl.h).
+type Activation int32
+
+const (
+	SiLU     Activation = 0 // x / (1 + exp(-x))
+	GELUTanh Activation = 1 // x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))), the approximation of GELU
+)
 
 // Op is one recorded operation: a fixed-size value without Go pointers, laid out
 // as msgl_op. What T, F and I hold depends on Kind; the List method that appends

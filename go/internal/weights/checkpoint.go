@@ -32,7 +32,9 @@ func Open(path string) (*Checkpoint, error) {
 	c := &Checkpoint{Path: path, tensors: make(map[string]Tensor)}
 	switch {
 	case info.IsDir():
-		err = c.openDirectory(path)
+		if err = c.openDirectory(path); err == nil {
+			err = c.openShards(path)
+		}
 	case strings.HasSuffix(path, ".gguf"):
 		err = c.openGGUF(path)
 	default:
@@ -40,6 +42,23 @@ func Open(path string) (*Checkpoint, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("weights: open %s: %w", path, err), c.Close())
+	}
+	return c, nil
+}
+
+// OpenBare opens a model without its weights: a .gguf file, or a Hugging Face directory that needs no safetensors
+// files. It has no tensors.
+func OpenBare(path string) (*Checkpoint, error) {
+	if strings.HasSuffix(path, ".gguf") {
+		c, err := Open(path)
+		if err == nil {
+			err = c.Close() // Config and Metadata stay
+		}
+		return c, err
+	}
+	c := &Checkpoint{Path: path}
+	if err := c.openDirectory(path); err != nil {
+		return nil, fmt.Errorf("weights: open %s: %w", path, err)
 	}
 	return c, nil
 }
@@ -107,7 +126,7 @@ func (c *Checkpoint) loadGGUF(data []byte) error {
 
 // addGGUF adds one tensor under its Hugging Face name and in Hugging Face's row order.
 func (c *Checkpoint) addGGUF(t *stored, arch *architecture, settings *settings) error {
-	if slices.Contains(arch.consumed, t.name) {
+	if t.name == ropeFactors || t.name == longFactors || t.name == shortFactors {
 		return nil
 	}
 	layers, err := settings.positive("block_count")
@@ -118,10 +137,13 @@ func (c *Checkpoint) addGGUF(t *stored, arch *architecture, settings *settings) 
 	if err != nil {
 		return err
 	}
+	if strings.Contains(name, "*") {
+		return c.addExperts(t, name, settings)
+	}
 	if _, twice := c.tensors[name]; twice {
 		return fmt.Errorf("tensor %q stands twice", t.name)
 	}
-	tensor := Tensor{name: name, kind: t.kind, shape: t.shape, data: t.data}
+	tensor := Tensor{name: name, kind: t.kind, shape: t.shape, data: t.data, plusOne: arch.plusOne && strings.HasSuffix(name, "norm.weight")}
 	if key, ok := arch.rotated[module]; ok {
 		heads, err := settings.heads(key)
 		if err != nil {

@@ -95,6 +95,11 @@ func (m *Metadata) Bool(key string) (value, ok bool) {
 	return m.text[v.start] == 1, true
 }
 
+// Bools returns an array of booleans.
+func (m *Metadata) Bools(key string) ([]bool, bool) {
+	return numbers(m, key, func(k kind, raw string) (bool, bool) { return raw == "\x01", k == kindBool })
+}
+
 // Uint returns a value of any integer kind that isn't negative.
 func (m *Metadata) Uint(key string) (uint64, bool) {
 	v, ok := m.values[key]

@@ -8,44 +8,6 @@ import (
 	"strings"
 )
 
-// architecture maps the GGUF tensors of one model architecture to Hugging Face names.
-type architecture struct {
-	class     string            // Hugging Face's name of the model class
-	modelType string            // Hugging Face's model_type
-	whole     map[string]string // names of tensors outside the layers
-	layer     map[string]string // modules inside layer N: "blk.N.<key>.weight" is "model.layers.N.<value>.weight"
-	rotated   map[string]string // the modules in llama.cpp's row order, each with the key of its number of heads
-	consumed  []string          // tensors that belong to the configuration and are not exposed
-}
-
-// ropeFactors divides each rotary frequency. It becomes rope_scaling in the configuration.
-const ropeFactors = "rope_freqs.weight"
-
-var architectures = map[string]architecture{
-	"llama": {
-		class:     "LlamaForCausalLM",
-		modelType: "llama",
-		whole: map[string]string{
-			"token_embd.weight":  "model.embed_tokens.weight",
-			"output_norm.weight": "model.norm.weight",
-			"output.weight":      "lm_head.weight",
-		},
-		layer: map[string]string{
-			"attn_norm":   "input_layernorm",
-			"attn_q":      "self_attn.q_proj",
-			"attn_k":      "self_attn.k_proj",
-			"attn_v":      "self_attn.v_proj",
-			"attn_output": "self_attn.o_proj",
-			"ffn_norm":    "post_attention_layernorm",
-			"ffn_gate":    "mlp.gate_proj",
-			"ffn_up":      "mlp.up_proj",
-			"ffn_down":    "mlp.down_proj",
-		},
-		rotated:  map[string]string{"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"},
-		consumed: []string{ropeFactors},
-	},
-}
-
 // architectureOf finds the architecture that the metadata names, and that name, which prefixes its keys.
 func architectureOf(metadata *Metadata) (string, architecture, error) {
 	name, ok := metadata.String("general.architecture")
@@ -62,7 +24,7 @@ func architectureOf(metadata *Metadata) (string, architecture, error) {
 
 // rename returns the Hugging Face name of a GGUF tensor and, inside a layer, its module.
 func (a *architecture) rename(name string, layers int) (renamed, module string, err error) {
-	if renamed, ok := a.whole[name]; ok {
+	if renamed, ok := wholeNames[name]; ok {
 		return renamed, "", nil
 	}
 	if rest, ok := strings.CutPrefix(name, "blk."); ok {

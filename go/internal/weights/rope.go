@@ -3,13 +3,17 @@ package weights
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // ropeScaling returns Hugging Face's rope_scaling, nil when positions are not scaled. llama.cpp states linear and YaRN
-// scaling in metadata, and Llama 3's as a tensor of one divisor for each frequency.
-func (s *settings) ropeScaling(c *config, factors *stored) (any, error) {
+// scaling in metadata, Llama 3's as a tensor of one divisor for each frequency, and longrope as two.
+func (s *settings) ropeScaling(c *config, tensors map[string]*stored) (any, error) {
 	kind, ok := s.metadata.String(s.prefix + "rope.scaling.type")
-	if factors != nil {
+	if tensors[longFactors] != nil || tensors[shortFactors] != nil {
+		return s.longScaling(c, tensors)
+	}
+	if factors := tensors[ropeFactors]; factors != nil {
 		if ok && kind != "none" {
 			return nil, fmt.Errorf("rope scaling %q together with tensor %q is not supported", kind, ropeFactors)
 		}
@@ -53,9 +57,56 @@ func (s *settings) yarnScaling(c *config) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{
+	scaling := map[string]any{
 		"rope_type": "yarn", "factor": float32(factor), "original_max_position_embeddings": original,
-	}, nil
+	}
+	for _, key := range []string{"beta_fast", "beta_slow"} {
+		beta, err := s.float("rope.scaling.yarn_"+key, 0)
+		if err != nil {
+			return nil, err
+		}
+		if beta != 0 {
+			scaling[key] = float32(beta)
+		}
+	}
+	return scaling, nil
+}
+
+// longScaling reads longrope: two lists of divisors, and how far attention is scaled up.
+func (s *settings) longScaling(c *config, tensors map[string]*stored) (any, error) {
+	original, err := s.positive("rope.scaling.original_context_length")
+	if err != nil {
+		return nil, err
+	}
+	scaling := map[string]any{"rope_type": "longrope", "original_max_position_embeddings": original}
+	for key, name := range map[string]string{"long_factor": longFactors, "short_factor": shortFactors} {
+		if tensors[name] == nil {
+			return nil, fmt.Errorf("no tensor %q, though its pair is there", name)
+		}
+		if scaling[key], err = divisors(c, tensors[name]); err != nil {
+			return nil, err
+		}
+	}
+	attention, err := s.float("rope.scaling.attn_factor", 0)
+	if attention != 0 {
+		scaling["attention_factor"] = float32(attention)
+	}
+	return scaling, err
+}
+
+// divisors decodes one divisor for each frequency.
+func divisors(c *config, t *stored) ([]float32, error) {
+	if len(t.shape) != 1 || t.kind != F32 || t.shape[0] != c.HeadDim/2 {
+		return nil, fmt.Errorf("tensor %q: shape %v of type %v, not [%d] of F32", t.name, t.shape, t.kind, c.HeadDim/2)
+	}
+	factors := make([]float32, t.shape[0])
+	decodeF32(factors, t.data)
+	for i, factor := range factors {
+		if !(factor > 0) || math.IsInf(float64(factor), 1) {
+			return nil, fmt.Errorf("tensor %q: value %d is %v, not positive and finite", t.name, i, factor)
+		}
+	}
+	return factors, nil
 }
 
 // Llama 3's settings of its scaling; the factor itself (8 in 3.1, 32 in 3.2) is the largest divisor.
@@ -68,18 +119,11 @@ const (
 // factorScaling recognizes Llama 3's scaling in a model's frequency divisors. Any other divisors are what Hugging Face
 // calls longrope, with one list for all lengths and no scaling of attention.
 func factorScaling(c *config, t *stored) (any, error) {
-	if len(t.shape) != 1 || t.kind != F32 || t.shape[0] != c.HeadDim/2 {
-		return nil, fmt.Errorf("tensor %q: shape %v of type %v, not [%d] of F32", t.name, t.shape, t.kind, c.HeadDim/2)
+	factors, err := divisors(c, t)
+	if err != nil {
+		return nil, err
 	}
-	factors := make([]float32, t.shape[0])
-	decodeF32(factors, t.data)
-	largest := float32(1)
-	for i, factor := range factors {
-		if !(factor > 0) || math.IsInf(float64(factor), 1) {
-			return nil, fmt.Errorf("tensor %q: value %d is %v, not positive and finite", t.name, i, factor)
-		}
-		largest = max(largest, factor)
-	}
+	largest := max(1, slices.Max(factors))
 	if isLlama3(factors, largest, c) {
 		if largest == 1 {
 			return nil, nil

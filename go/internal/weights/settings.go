@@ -88,9 +88,6 @@ func (s *settings) checkUnsplit() error {
 	if n, ok := s.metadata.Int("split.count"); ok && n > 1 {
 		return fmt.Errorf("the model is split over %d files: merge them with `llama-gguf-split --merge`", n)
 	}
-	if n, ok := s.metadata.Int(s.prefix + "expert_count"); ok && n > 0 {
-		return fmt.Errorf("the model has %d experts, which this architecture does not support", n)
-	}
 	return nil
 }
 
@@ -109,13 +106,22 @@ type config struct {
 	RMSNormEps    float32  `json:"rms_norm_eps"`
 	RopeTheta     float32  `json:"rope_theta"`
 	RopeScaling   any      `json:"rope_scaling"`
-	HiddenAct     string   `json:"hidden_act"`
+	HiddenAct     string   `json:"hidden_act,omitempty"`
 	AttentionBias bool     `json:"attention_bias"`
 	MLPBias       bool     `json:"mlp_bias"`
 	Tied          bool     `json:"tie_word_embeddings"`
 	DType         string   `json:"torch_dtype"`
 	BOS           *int     `json:"bos_token_id"`
 	EOS           any      `json:"eos_token_id"`
+
+	// Some architectures' own.
+	HiddenActivation string   `json:"hidden_activation,omitempty"`
+	SlidingWindow    *int     `json:"sliding_window,omitempty"`
+	LayerTypes       []string `json:"layer_types,omitempty"`
+	QueryScalar      int      `json:"query_pre_attn_scalar,omitempty"`
+	LocalTheta       float32  `json:"rope_local_base_freq,omitempty"`
+
+	expertConfig
 }
 
 // makeConfig writes a config.json from the metadata and the tensors that are present.
@@ -142,15 +148,20 @@ func makeConfig(s *settings, arch *architecture, tensors []stored) ([]byte, erro
 	if id, ok := s.metadata.Int("tokenizer.ggml.bos_token_id"); ok {
 		c.BOS = &id
 	}
-	if err := errors.Join(c.readSizes(s), c.readFloats(s)); err != nil {
+	if err := errors.Join(c.readSizes(s), c.readFloats(s), c.readExperts(s, arch)); err != nil {
 		return nil, err
 	}
 	if c.HiddenSize != embedding.shape[1] {
 		return nil, fmt.Errorf("tensor %q has shape %v, but %sembedding_length is %d",
 			embedding.name, embedding.shape, s.prefix, c.HiddenSize)
 	}
+	if arch.own != nil {
+		if err := arch.own(s, &c); err != nil {
+			return nil, err
+		}
+	}
 	var err error
-	if c.RopeScaling, err = s.ropeScaling(&c, byName[ropeFactors]); err != nil {
+	if c.RopeScaling, err = s.ropeScaling(&c, byName); err != nil {
 		return nil, err
 	}
 	return json.MarshalIndent(c, "", "  ")

@@ -9,6 +9,10 @@ type Tensor struct {
 	shape []int // Hugging Face order: the last dimension is contiguous
 	data  []byte
 	order permutation
+	// plusOne: one is to be taken off each value; llama.cpp's converter adds it to the weights of norms whose model
+	// computes x * (1 + weight).
+	plusOne bool
+	make    func(dst []float32, row int) // if not nil, makes the rows instead of data
 }
 
 // Name returns the tensor's Hugging Face name.
@@ -46,6 +50,10 @@ func (t Tensor) Row(dst []float32, row int) {
 	format := &formats[t.kind]
 	cols := t.Cols()
 	dst = dst[:cols]
+	if t.make != nil {
+		t.make(dst, row)
+		return
+	}
 	if len(t.shape) == 1 && t.order.half > 0 {
 		size := format.blockBytes
 		for i := range dst {
@@ -55,4 +63,9 @@ func (t Tensor) Row(dst []float32, row int) {
 	}
 	size := cols / format.blockSize * format.blockBytes
 	format.decode(dst, t.data[t.order.source(row)*size:][:size])
+	for i := range dst {
+		if t.plusOne {
+			dst[i]--
+		}
+	}
 }

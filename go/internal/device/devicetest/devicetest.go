@@ -23,7 +23,7 @@ func Run(t *testing.T, open Open) {
 	t.Run("lists", func(t *testing.T) { testLists(t, open) })
 	t.Run("embed", func(t *testing.T) { testEmbed(t, open) })
 	t.Run("rms_norm", func(t *testing.T) { testRMSNorm(t, open) })
-	t.Run("silu_mul", func(t *testing.T) { testSiLUMul(t, open) })
+	t.Run("act_mul", func(t *testing.T) { testActMul(t, open) })
 	t.Run("gather_rows", func(t *testing.T) { testGatherRows(t, open) })
 	t.Run("linear", func(t *testing.T) { testLinear(t, open) })
 	t.Run("linear_invariance", func(t *testing.T) { testLinearInvariance(t, open) })
@@ -31,6 +31,9 @@ func Run(t *testing.T, open Open) {
 	t.Run("attention", func(t *testing.T) { testAttention(t, open) })
 	t.Run("attention_invariance", func(t *testing.T) { testAttentionInvariance(t, open) })
 	t.Run("sample", func(t *testing.T) { testSample(t, open) })
+	t.Run("moe", func(t *testing.T) { testMoE(t, open) })
+	t.Run("moe_invariance", func(t *testing.T) { testMoEInvariance(t, open) })
+	t.Run("moe_passes", func(t *testing.T) { testMoEPasses(t, open) })
 	t.Run("errors", func(t *testing.T) { testErrors(t, open) })
 }
 
@@ -47,8 +50,13 @@ func Workload(t *testing.T, open Open) []float32 {
 			out = append(out, rows...)
 		}
 	}
+	for _, c := range moeCases() {
+		x, logits := c.inputs(40)
+		out = append(out, c.open(r).mix(40, x, logits)...)
+	}
 	out = append(out, normScenario(r, 9, 576, true)...)
-	return append(out, siluScenario(r, 5, 333)...)
+	out = append(out, gateScenario(r, 5, 333, ops.SiLU)...)
+	return append(out, gateScenario(r, 5, 333, ops.GELUTanh)...)
 }
 
 // rig is a device with helpers that fail the test.

@@ -28,7 +28,7 @@ func linearOp(r *rig) ops.Op {
 
 func embedOp(r *rig, ids ...int32) ops.Op {
 	return recorded(func(l *ops.List) {
-		l.Embed(r.alloc(len(ids), 8, ops.F32), r.weight(20, 8, ops.BF16, random(1, 160)), r.i32(ids...), r.i32(1, 99))
+		l.Embed(r.alloc(len(ids), 8, ops.F32), r.weight(20, 8, ops.BF16, random(1, 160)), r.i32(ids...), r.i32(1, 99), 0)
 	})
 }
 
@@ -87,6 +87,11 @@ func badOps() []badOp {
 			return changed(changed(attentionOp(r, []int32{1}, []int32{0, 2}, []int32{4}), 2, dtype(ops.I32)), 3, dtype(ops.I32))
 		}},
 		{"sample, slot beyond the last tokens", func(r *rig) ops.Op { return sampleOp(r, 2) }},
+		{"gate, unknown activation", func(r *rig) ops.Op {
+			op := recorded(func(l *ops.List) { l.ActMul(r.alloc(1, 4, ops.F32), r.alloc(1, 8, ops.F32), ops.SiLU) })
+			op.I[0] = 2
+			return op
+		}},
 		{"gather, row beyond x", func(r *rig) ops.Op {
 			return recorded(func(l *ops.List) { l.GatherRows(r.alloc(1, 4, ops.F32), r.alloc(3, 4, ops.F32), r.i32(3)) })
 		}},
@@ -94,7 +99,7 @@ func badOps() []badOp {
 }
 
 func testErrors(t *testing.T, open Open) {
-	for _, c := range badOps() {
+	for _, c := range append(badOps(), badMoEOps()...) {
 		t.Run(c.what, func(t *testing.T) {
 			r := newRig(t, open)
 			good := r.poisoned(2, 20, ops.F32)

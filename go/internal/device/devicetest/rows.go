@@ -16,9 +16,12 @@ func testEmbed(t *testing.T, open Open) {
 					ids, last := r.i32(0, 36, 15, 16, -1, -3, 5), r.i32(7, 8, 31)
 					dst := r.poisoned(7, h, ops.F32)
 					var l ops.List
-					l.Embed(dst, r.weight(vocab, h, dt, random(1, vocab*h)), ids, last)
+					table := r.weight(vocab, h, dt, random(1, vocab*h))
+					l.Embed(dst, table, ids, last, 0)
+					scaled := r.poisoned(7, h, ops.F32)
+					l.Embed(scaled, table, ids, last, 33.75)
 					r.run(&l)
-					return r.floats(dst)
+					return append(r.floats(dst), r.floats(scaled)...)
 				})
 			})
 		}
@@ -71,7 +74,7 @@ func testRMSNorm(t *testing.T, open Open) {
 	})
 }
 
-func siluScenario(r *rig, m, f int) []float32 {
+func gateScenario(r *rig, m, f int, a ops.Activation) []float32 {
 	x := random(1, m*2*f)
 	for i := range x {
 		x[i] *= 8
@@ -79,17 +82,19 @@ func siluScenario(r *rig, m, f int) []float32 {
 	copy(x, []float32{0, 90, -90, 200, -200})
 	dst := r.poisoned(m, f, ops.F32)
 	var l ops.List
-	l.SiLUMul(dst, r.strided(m, 2*f, 0, 5, x))
+	l.ActMul(dst, r.strided(m, 2*f, 0, 5, x), a)
 	r.run(&l)
 	return r.floats(dst)
 }
 
-func testSiLUMul(t *testing.T, open Open) {
+func testActMul(t *testing.T, open Open) {
 	for _, f := range []int{5, 8, 16, 31, 333, 1536} {
 		for _, m := range []int{1, 7} {
-			t.Run(name("%d/%d", f, m), func(t *testing.T) {
-				agree(t, open, 1e-6, func(r *rig) []float32 { return siluScenario(r, m, f) })
-			})
+			for _, a := range []ops.Activation{ops.SiLU, ops.GELUTanh} {
+				t.Run(name("%d/%d/%d", f, m, a), func(t *testing.T) {
+					agree(t, open, 1e-6, func(r *rig) []float32 { return gateScenario(r, m, f, a) })
+				})
+			}
 		}
 	}
 }

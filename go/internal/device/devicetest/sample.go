@@ -126,7 +126,7 @@ func testSlots(t *testing.T, open Open) {
 		r.sampling([]ops.Sampling{{Slot: 2}, {Slot: -1}, {Slot: 0}}), last, 4)
 	// The next batch reads them in the same list.
 	dst := r.poisoned(2, 1, ops.F32)
-	l.Embed(dst, r.weight(4, 1, ops.F32, []float32{10, 11, 12, 13}), r.i32(-3, -1), last)
+	l.Embed(dst, r.weight(4, 1, ops.F32, []float32{10, 11, 12, 13}), r.i32(-3, -1), last, 0)
 	r.run(&l)
 	if got, want := r.ints(last), []int32{0, 101, 1, 103}; !slices.Equal(got, want) {
 		t.Errorf("last tokens %v, want %v", got, want)

@@ -132,12 +132,14 @@ func (d *Device) runOp(op ops.Op) (err error) {
 		d.mem.ropeStore(op)
 	case ops.KindAttention:
 		d.mem.attention(op)
-	case ops.KindSiLUMul:
-		d.mem.siluMul(op)
+	case ops.KindActMul:
+		d.mem.actMul(op)
 	case ops.KindGatherRows:
 		d.mem.gatherRows(op)
 	case ops.KindSample:
 		d.mem.sample(op)
+	case ops.KindMoE:
+		d.mem.moe(op)
 	default:
 		return fmt.Errorf("unknown kind of operation %d", int32(op.Kind))
 	}

@@ -71,7 +71,7 @@ func TestKnownValues(t *testing.T) {
 	var l ops.List
 	l.Linear(linear, x, w, put(1, 2, 10, 20))
 	l.RMSNorm(normed, norm, put(1, 2, 1, 2), ops.Tensor{}, 0)
-	l.SiLUMul(gated, silu)
+	l.ActMul(gated, silu, ops.SiLU)
 	if err := d.Submit(&l); err != nil {
 		t.Fatal(err)
 	}

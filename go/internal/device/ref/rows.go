@@ -9,6 +9,7 @@ import (
 func (m *memory) embed(op ops.Op) {
 	dst, table := m.typed(op.T[0], ops.F32, int(op.T[0].Rows), int(op.T[1].Cols)), m.weight(op.T[1])
 	ids := m.typed(op.T[2], ops.I32, 1, int(dst.Rows)).ints(0)
+	scale := op.F[0]
 	var last []int
 	if op.T[3].Valid() {
 		last = m.typed(op.T[3], ops.I32, 1, int(op.T[3].Cols)).ints(0)
@@ -18,7 +19,13 @@ func (m *memory) embed(op ops.Op) {
 			require(-id-1 < len(last), "id %d names row %d of a table of %d last tokens", id, -id-1, len(last))
 			id = last[-id-1]
 		}
-		dst.setRow(t, table.row(id))
+		row := table.row(id)
+		for i := range row {
+			if scale != 0 {
+				row[i] *= scale
+			}
+		}
+		dst.setRow(t, row)
 	}
 }
 
@@ -91,15 +98,25 @@ func dot(a, b []float32) float64 {
 	return sum
 }
 
-func (m *memory) siluMul(op ops.Op) {
+// activate applies the function of a gate.
+func activate(kind ops.Activation, x float64) float64 {
+	if kind == ops.GELUTanh {
+		return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	}
+	return x / (1 + math.Exp(-x))
+}
+
+func (m *memory) actMul(op ops.Op) {
 	rows, f := int(op.T[0].Rows), int(op.T[0].Cols)
 	dst, x := m.typed(op.T[0], ops.F32, rows, f), m.typed(op.T[1], ops.F32, rows, 2*f)
+	kind := ops.Activation(op.I[0])
+	require(kind == ops.SiLU || kind == ops.GELUTanh, "activation %d is not known", kind)
 	out := make([]float32, f)
 	for r := range rows {
 		in := x.row(r)
 		for i := range out {
 			gate, up := float64(in[i]), float64(in[f+i])
-			out[i] = float32(gate / (1 + math.Exp(-gate)) * up)
+			out[i] = float32(activate(kind, gate) * up)
 		}
 		dst.setRow(r, out)
 	}
