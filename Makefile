@@ -13,7 +13,7 @@ FUZZTIME ?= 20s
 .PHONY: help
 help: ## This list
 	@echo "minisgl: an LLM serving engine. First steps: make demo, then make test."
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
+	@grep -hE '^[A-Za-z0-9./-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([A-Za-z0-9./-]+):.*## /  \1\t/' | expand -t 22
 
 .PHONY: check
 check: ## Check that the tools to build with are there
@@ -66,6 +66,9 @@ $(GOLANGCI):
 	@echo "golangci-lint: building $(LINTER) (once, a few minutes)"
 	@mkdir -p $(@D)
 	@GOWORK=off GOFLAGS= GOBIN=$(abspath $(@D)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER)
+
+models/Qwen3-0.6B: ## Not the real one: its shape and tokenizer, random weights, for measuring
+	@$(or $(PYTHON),python3) scripts/qwen3_shape.py $@
 
 .PHONY: bench-turns
 bench-turns: setup ## What the radix cache is worth: conversations of 5 turns, 20 users
