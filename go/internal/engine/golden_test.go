@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func eachModel(t *testing.T, forms []string, check func(t *testing.T, path strin
 // every device, for every file form of every tiny model.
 func TestLogits(t *testing.T) {
 	eachModel(t, []string{"", "sharded", "f16.gguf", "f32.gguf"}, func(t *testing.T, path string, dev device.Device, want expected) {
-		r := newRunner(t, path, dev, ops.F32, want.MaxSeqLen)
+		r := newSolo(t, path, ops.F32, want.MaxSeqLen, dev)
 		for i, p := range want.Prompts {
 			r.start(p.IDs)
 			near(t, "first position", p.First, r.logits(1), 1e-4)
@@ -98,6 +99,40 @@ func TestLogits(t *testing.T) {
 	})
 }
 
+// TestTensorParallel: two and four ranks give the bits of one, and as many
+// tensors are read.
+func TestTensorParallel(t *testing.T) {
+	eachModel(t, []string{""}, func(t *testing.T, path string, dev device.Device, want expected) {
+		if dev.Name() == "ref" {
+			return // the sharding is the same, and the cpu is faster
+		}
+		one := newSolo(t, path, ops.F32, want.MaxSeqLen, dev)
+		for _, n := range []int{2, 4} {
+			if one.mc.CheckShards(n) != nil {
+				continue
+			}
+			var devs []device.Device
+			for range n {
+				devs = append(devs, devices(t)["cpu"])
+			}
+			many := newSolo(t, path, ops.F32, want.MaxSeqLen, devs...)
+			if a, b := len(one.e.used), len(many.e.used); a != b {
+				t.Errorf("%d ranks read %d tensors, one reads %d", n, b, a)
+			}
+			for _, p := range want.Prompts {
+				one.start(p.IDs)
+				many.start(p.IDs)
+				near(t, "last position", one.logits(len(p.IDs)), many.logits(len(p.IDs)), 0)
+				for range 4 {
+					if a, b := one.step(), many.step(); a != b {
+						t.Fatalf("%d ranks gave token %d, one gave %d", n, b, a)
+					}
+				}
+			}
+		}
+	})
+}
+
 // bfloat16Bound is how far a logit may be from its float32 value when weights and
 // KV cache are bfloat16: the weights of the tiny models are bfloat16 values, so
 // the rounding of keys and values is all that differs. Logits have a standard
@@ -106,7 +141,7 @@ const bfloat16Bound = 0.25
 
 func TestBFloat16(t *testing.T) {
 	eachModel(t, []string{""}, func(t *testing.T, path string, dev device.Device, want expected) {
-		r := newRunner(t, path, dev, ops.BF16, want.MaxSeqLen)
+		r := newSolo(t, path, ops.BF16, want.MaxSeqLen, dev)
 		for _, p := range want.Prompts {
 			r.start(p.IDs)
 			near(t, "first position", p.First, r.logits(1), bfloat16Bound)
@@ -144,38 +179,39 @@ func (r renamed) Tensor(name string) (weights.Tensor, bool) {
 // before.
 func TestMistral3Names(t *testing.T) {
 	path := filepath.Join(tiny, "mistral3")
-	before := newRunner(t, path, devices(t)["cpu"], ops.F32, 0)
+	before := newSolo(t, path, ops.F32, 0, devices(t)["cpu"])
 	ck, err := weights.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ck.Close()
-	after := newRunnerOf(t, ck.Config, renamed{ck, strings.NewReplacer("language_model.model.", "none.",
+	after := newSoloOf(t, ck.Config, renamed{ck, strings.NewReplacer("language_model.model.", "none.",
 		"model.language_model.", "language_model.model.", "language_model.lm_head", "none", "lm_head", "language_model.lm_head")},
-		devices(t)["cpu"], ops.F32, 0)
+		ops.F32, 0, devices(t)["cpu"])
 	before.start([]int32{1, 2, 3})
 	after.start([]int32{1, 2, 3})
 	near(t, "last position", before.logits(3), after.logits(3), 0)
 }
 
-// runner drives an engine for one request, without a scheduler.
-type runner struct {
+// solo drives an engine for one request, without a scheduler.
+type solo struct {
 	t   *testing.T
+	mc  model.Config
 	e   *Engine
 	req *core.Req
 }
 
-func newRunner(t *testing.T, path string, dev device.Device, dt ops.DType, maxSeqLen int) *runner {
+func newSolo(t *testing.T, path string, dt ops.DType, maxSeqLen int, devs ...device.Device) *solo {
 	t.Helper()
 	ck, err := weights.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ck.Close()
-	return newRunnerOf(t, ck.Config, ck, dev, dt, maxSeqLen)
+	return newSoloOf(t, ck.Config, ck, dt, maxSeqLen, devs...)
 }
 
-func newRunnerOf(t *testing.T, config []byte, src Source, dev device.Device, dt ops.DType, maxSeqLen int) *runner {
+func newSoloOf(t *testing.T, config []byte, src Source, dt ops.DType, maxSeqLen int, devs ...device.Device) *solo {
 	t.Helper()
 	mc, err := model.ParseConfig(config)
 	if err != nil {
@@ -188,15 +224,16 @@ func newRunnerOf(t *testing.T, config []byte, src Source, dev device.Device, dt 
 	e, err := New(Config{
 		DType: dt, PageSize: pageSize, NumPages: pages, MaxRunning: 2, MaxExtendTokens: 64,
 		MaxSeqLen: maxSeqLen, Vocab: mc.VocabSize,
-	}, mc, src, dev)
+	}, mc, src, devs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &runner{t: t, e: e}
+	t.Cleanup(e.Close)
+	return &solo{t: t, mc: mc, e: e}
 }
 
 // start begins a request whose pages lie in reverse order.
-func (r *runner) start(ids []int32) {
+func (r *solo) start(ids []int32) {
 	params := core.DefaultSampling()
 	r.req = &core.Req{UID: 1, Params: params, IDs: append([]int32(nil), ids...), PromptLen: len(ids), MaxLen: 160}
 	for p := 39; p >= 0; p-- {
@@ -204,34 +241,40 @@ func (r *runner) start(ids []int32) {
 	}
 }
 
-func (r *runner) batch(end int) *core.Batch {
+func (r *solo) batch(end int) *core.Batch {
 	b := &core.Batch{Seqs: []core.Seq{{Req: r.req, Start: r.req.DeviceLen, End: end, Sample: true}}, Tokens: end - r.req.DeviceLen}
 	r.req.DeviceLen = end
 	return b
 }
 
 // logits computes the positions up to end and returns the last one's logits.
-func (r *runner) logits(end int) []float32 {
+func (r *solo) logits(end int) []float32 {
 	r.t.Helper()
-	in := r.e.sets[r.e.at]
-	if err := in.fill(r.batch(end)); err != nil {
+	b := r.batch(end)
+	var lists []*ops.List
+	var logits ops.Tensor
+	for _, rank := range slices.Backward(r.e.ranks) {
+		in := rank.sets[r.e.at]
+		if err := in.fill(b); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := in.write(rank.dev); err != nil {
+			r.t.Fatal(err)
+		}
+		logits = rank.forward(in) // in the end the first rank's
+		if err := in.list.Err(); err != nil {
+			r.t.Fatal(err)
+		}
+		lists = slices.Insert(lists, 0, &in.list)
+	}
+	if err := r.e.runner.Submit(lists); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := in.write(r.e.dev); err != nil {
-		r.t.Fatal(err)
-	}
-	logits := r.e.forward(in)
-	if err := in.list.Err(); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.e.dev.Submit(&in.list); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.e.dev.Wait(); err != nil {
+	if err := r.e.runner.Wait(); err != nil {
 		r.t.Fatal(err)
 	}
 	out := make([]float32, logits.Cols)
-	if err := r.e.dev.Read(ops.Bytes(out), logits.Addr); err != nil {
+	if err := r.e.ranks[0].dev.Read(ops.Bytes(out), logits.Addr); err != nil {
 		r.t.Fatal(err)
 	}
 	return out
@@ -239,7 +282,7 @@ func (r *runner) logits(end int) []float32 {
 
 // step samples the next token; the sequence's last position is computed again
 // after logits.
-func (r *runner) step() int32 {
+func (r *solo) step() int32 {
 	r.t.Helper()
 	r.req.DeviceLen = len(r.req.IDs) - 1
 	if err := r.e.Submit(r.batch(len(r.req.IDs))); err != nil {

@@ -36,11 +36,11 @@ func (ld *loader) Linear(cols int, parts ...model.Part) ops.Tensor {
 	for _, p := range parts {
 		part := stacked{first: rows}
 		if p.Name != "" {
-			t, ok := ld.find(p.Name, p.Rows, cols)
+			t, ok := ld.find(p.Name, p.Total(), cols)
 			if !ok {
 				return ops.Tensor{}
 			}
-			part.tensor = &t
+			part.tensor, part.skip = &t, p.First
 		}
 		stack = append(stack, part)
 		rows += p.Rows
@@ -55,13 +55,14 @@ func (ld *loader) Linear(cols int, parts ...model.Part) ops.Tensor {
 // stacked is one of the tensors that a weight is stacked of.
 type stacked struct {
 	first  int             // its first row in the weight
+	skip   int             // rows of the tensor that are not in the weight
 	tensor *weights.Tensor // nil: rows of zeros
 }
 
 func fillRow(stack []stacked, dst []float32, r int) {
 	after := sort.Search(len(stack), func(i int) bool { return stack[i].first > r })
 	if part := stack[after-1]; part.tensor != nil {
-		part.tensor.Row(dst, r-part.first)
+		part.tensor.Row(dst, part.skip+r-part.first)
 	} else {
 		clear(dst)
 	}
@@ -85,13 +86,13 @@ func (ld *loader) Has(name string) bool {
 func (ld *loader) vector(offset float32, parts []model.Part) ops.Tensor {
 	var values []float32
 	for _, p := range parts {
-		t, ok := ld.find(p.Name, 1, p.Rows)
+		t, ok := ld.find(p.Name, 1, p.Total())
 		if !ok {
 			return ops.Tensor{}
 		}
-		row := make([]float32, p.Rows)
+		row := make([]float32, p.Total())
 		t.Row(row, 0)
-		values = append(values, row...)
+		values = append(values, row[p.First:p.First+p.Rows]...)
 	}
 	for i := range values {
 		values[i] += offset

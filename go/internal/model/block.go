@@ -18,30 +18,25 @@ type attention struct {
 }
 
 func newAttention(c Config, lay layout, ld Loader, prefix string, layer int) attention {
-	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	q, kv, _, _ := c.rankHeads()
 	a := attention{
-		heads:  ops.Heads{Q: c.Heads, KV: c.KVHeads, Dim: c.HeadDim},
+		heads:  ops.Heads{Q: q, KV: kv, Dim: c.HeadDim},
 		eps:    c.RMSNormEps,
 		scale:  c.scoreScale(),
 		window: c.window(layer),
 		rope:   c.ropeOf(layer),
-		o:      ld.Linear(q, Part{prefix + "o_proj.weight", c.HiddenSize}),
-	}
-	if lay.fused {
-		a.qkv = ld.Linear(c.HiddenSize, Part{prefix + "qkv_proj.weight", q + 2*kv})
-	} else {
-		a.qkv = ld.Linear(c.HiddenSize, Part{prefix + "q_proj.weight", q},
-			Part{prefix + "k_proj.weight", kv}, Part{prefix + "v_proj.weight", kv})
+		qkv:    ld.Linear(c.HiddenSize, c.qkvParts(lay.fused, prefix, ".weight")...),
+		o:      ld.Linear(c.Heads*c.HeadDim, c.Shard.part(prefix+"o_proj.weight", c.HiddenSize)),
 	}
 	if lay.qkvBias {
-		a.qkvBias = ld.Vector(Part{prefix + "q_proj.bias", q}, Part{prefix + "k_proj.bias", kv}, Part{prefix + "v_proj.bias", kv})
+		a.qkvBias = ld.Vector(c.qkvParts(lay.fused, prefix, ".bias")...)
 	}
 	if lay.outBias {
-		a.oBias = ld.Vector(Part{prefix + "o_proj.bias", c.HiddenSize})
+		a.oBias = ld.Vector(c.Shard.part(prefix+"o_proj.bias", c.HiddenSize))
 	}
 	if lay.headNorms {
-		a.qNorm = ld.Norm(Part{prefix + "q_norm.weight", c.HeadDim}, lay.normOffset)
-		a.kNorm = ld.Norm(Part{prefix + "k_norm.weight", c.HeadDim}, lay.normOffset)
+		a.qNorm = ld.Norm(Part{Name: prefix + "q_norm.weight", Rows: c.HeadDim}, lay.normOffset)
+		a.kNorm = ld.Norm(Part{Name: prefix + "k_norm.weight", Rows: c.HeadDim}, lay.normOffset)
 	}
 	return a
 }
@@ -52,8 +47,10 @@ func (a *attention) forward(l *ops.List, in *Inputs, kv Cache, s *Scratch) {
 	rope.Table = in.RopeTables[a.rope]
 	l.Linear(s.QKV, s.Hidden, a.qkv, a.qkvBias)
 	l.RopeStore(s.QKV, rope, kv.K, kv.V, a.qNorm, a.kNorm, a.heads, a.eps)
-	l.Attention(s.Attn, s.QKV.Columns(0, a.heads.Q*a.heads.Dim), in.Paged, kv.K, kv.V, a.heads, a.scale, a.window)
-	l.Linear(s.Hidden, s.Attn, a.o, a.oBias)
+	l.Attention(s.AttnPart, s.QKV.Columns(0, a.heads.Q*a.heads.Dim), in.Paged, kv.K, kv.V, a.heads, a.scale, a.window)
+	l.AllGather(s.Attn, s.AttnPart)
+	l.Linear(s.HiddenPart, s.Attn, a.o, a.oBias)
+	l.AllGather(s.Hidden, s.HiddenPart)
 }
 
 // feedForward is what follows attention in a block.
@@ -72,23 +69,20 @@ type mlp struct {
 func newMLP(c Config, lay layout, ld Loader, prefix string) *mlp {
 	m := &mlp{
 		activation: c.Activation,
-		down:       ld.Linear(c.IntermediateSize, Part{prefix + "down_proj.weight", c.HiddenSize}),
-	}
-	if lay.fused {
-		m.gateUp = ld.Linear(c.HiddenSize, Part{prefix + "gate_up_proj.weight", 2 * c.IntermediateSize})
-	} else {
-		m.gateUp = ld.Linear(c.HiddenSize, Part{prefix + "gate_proj.weight", c.IntermediateSize},
-			Part{prefix + "up_proj.weight", c.IntermediateSize})
+		gateUp:     ld.Linear(c.HiddenSize, c.gateUpParts(lay.fused, prefix, ".weight")...),
+		down:       ld.Linear(c.IntermediateSize, c.Shard.part(prefix+"down_proj.weight", c.HiddenSize)),
 	}
 	if lay.mlpBias {
-		m.gateUpBias = ld.Vector(Part{prefix + "gate_proj.bias", c.IntermediateSize}, Part{prefix + "up_proj.bias", c.IntermediateSize})
-		m.downBias = ld.Vector(Part{prefix + "down_proj.bias", c.HiddenSize})
+		m.gateUpBias = ld.Vector(c.gateUpParts(lay.fused, prefix, ".bias")...)
+		m.downBias = ld.Vector(c.Shard.part(prefix+"down_proj.bias", c.HiddenSize))
 	}
 	return m
 }
 
 func (m *mlp) forward(l *ops.List, s *Scratch) {
 	l.Linear(s.GateUp, s.Hidden, m.gateUp, m.gateUpBias)
-	l.ActMul(s.Act, s.GateUp, m.activation)
-	l.Linear(s.Hidden, s.Act, m.down, m.downBias)
+	l.ActMul(s.ActPart, s.GateUp, m.activation)
+	l.AllGather(s.Act, s.ActPart)
+	l.Linear(s.HiddenPart, s.Act, m.down, m.downBias)
+	l.AllGather(s.Hidden, s.HiddenPart)
 }

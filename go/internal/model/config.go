@@ -29,6 +29,7 @@ type Config struct {
 	TieEmbeddings    bool
 	AttentionBias    bool
 	MLPBias          bool
+	Shard            Shard  // of a tensor-parallel group; not in the file
 	DType            string // the checkpoint's own type: "float32", "bfloat16", "float16"; "" if it does not say
 	EOS              []int32
 }

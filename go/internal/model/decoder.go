@@ -54,12 +54,16 @@ func newDecoder(c Config, ld Loader, lay layout) *decoder {
 	d := &decoder{
 		eps:        c.RMSNormEps,
 		embedScale: lay.embedScale,
-		embed:      ld.Linear(c.HiddenSize, Part{lay.base + "embed_tokens.weight", c.VocabSize}),
-		norm:       ld.Norm(Part{lay.base + "norm.weight", c.HiddenSize}, lay.normOffset),
+		embed:      ld.Linear(c.HiddenSize, Part{Name: lay.base + "embed_tokens.weight", Rows: c.VocabSize}),
+		norm:       ld.Norm(Part{Name: lay.base + "norm.weight", Rows: c.HiddenSize}, lay.normOffset),
 	}
-	d.head = d.embed
-	if !c.TieEmbeddings || ld.Has(lay.head) {
-		d.head = ld.Linear(c.HiddenSize, Part{lay.head, c.VocabSize})
+	switch own := !c.TieEmbeddings || ld.Has(lay.head); {
+	case own:
+		d.head = ld.Linear(c.HiddenSize, c.Shard.part(lay.head, c.VocabSize))
+	case c.Shard.size() > 1:
+		d.head = ld.Linear(c.HiddenSize, c.Shard.part(lay.base+"embed_tokens.weight", c.VocabSize))
+	default:
+		d.head = d.embed
 	}
 	for i := range c.Layers {
 		d.blocks = append(d.blocks, newBlock(c, ld, lay, i))
@@ -70,7 +74,7 @@ func newDecoder(c Config, ld Loader, lay layout) *decoder {
 func newBlock(c Config, ld Loader, lay layout, layer int) block {
 	prefix := fmt.Sprintf("%slayers.%d.", lay.base, layer)
 	norm := func(name string) ops.Tensor {
-		return ld.Norm(Part{prefix + name + ".weight", c.HiddenSize}, lay.normOffset)
+		return ld.Norm(Part{Name: prefix + name + ".weight", Rows: c.HiddenSize}, lay.normOffset)
 	}
 	b := block{attnNorm: norm("input_layernorm"), attn: newAttention(c, lay, ld, prefix+"self_attn.", layer)}
 	if lay.sandwich {
@@ -109,7 +113,8 @@ func (d *decoder) Forward(l *ops.List, in *Inputs, kv []Cache, s *Scratch) ops.T
 	}
 	d.addNorm(l, act, pending, d.norm)
 	l.GatherRows(act.Final, act.Hidden, in.LogitRows)
-	l.Linear(act.Logits, act.Final, d.head, ops.Tensor{})
+	l.Linear(act.LogitsPart, act.Final, d.head, ops.Tensor{})
+	l.AllGather(act.Logits, act.LogitsPart)
 	return act.Logits
 }
 
@@ -133,9 +138,9 @@ func (d *decoder) normOutput(l *ops.List, s *Scratch, weight ops.Tensor) {
 // forRows returns the scratch cut to a batch.
 func (s *Scratch) forRows(rows, samples int) Scratch {
 	return Scratch{
-		Residual: s.Residual.Head(rows), Hidden: s.Hidden.Head(rows), QKV: s.QKV.Head(rows),
-		Attn: s.Attn.Head(rows), GateUp: s.GateUp.Head(rows), Act: s.Act.Head(rows),
-		Router: s.Router.Head(rows),
-		Final:  s.Final.Head(samples), Logits: s.Logits.Head(samples),
+		Residual: s.Residual.Head(rows), Hidden: s.Hidden.Head(rows), HiddenPart: s.HiddenPart.Head(rows),
+		QKV: s.QKV.Head(rows), Attn: s.Attn.Head(rows), AttnPart: s.AttnPart.Head(rows),
+		GateUp: s.GateUp.Head(rows), Act: s.Act.Head(rows), ActPart: s.ActPart.Head(rows), Router: s.Router.Head(rows),
+		Final: s.Final.Head(samples), Logits: s.Logits.Head(samples), LogitsPart: s.LogitsPart.Head(samples),
 	}
 }

@@ -29,11 +29,22 @@ type Loader interface {
 	Has(name string) bool
 }
 
-// Part names a tensor of a checkpoint, with its suffix (".weight", ".bias"), and
-// its number of rows. Without a name it is rows of zeros.
+// Part is rows First … First+Rows-1 of a checkpoint's tensor, named with its
+// suffix (".weight", ".bias"), that has Of rows in all; Of 0 means that Rows are
+// all. Without a name it is rows of zeros.
 type Part struct {
-	Name string
-	Rows int
+	Name  string
+	Rows  int
+	First int
+	Of    int
+}
+
+// Total is the number of rows of the whole tensor.
+func (p Part) Total() int {
+	if p.Of == 0 {
+		return p.Rows
+	}
+	return p.Of
 }
 
 // Inputs are the device tensors that describe a batch of M rows and R requests;
@@ -101,31 +112,46 @@ func New(c Config, ld Loader) (Model, error) {
 }
 
 // Scratch holds the activations of a forward pass, allocated once for the
-// largest batch.
+// largest batch. A Part is what a rank computes of the tensor beside it; on a
+// single device it is that tensor.
 type Scratch struct {
-	Residual ops.Tensor // [M, hidden]
-	Hidden   ops.Tensor // [M, hidden]
-	QKV      ops.Tensor // [M, (Q+2·KV)·D]
-	Attn     ops.Tensor // [M, Q·D]
-	GateUp   ops.Tensor // [M, 2·intermediate]
-	Act      ops.Tensor // [M, intermediate]
-	Router   ops.Tensor // [M, experts]
-	Final    ops.Tensor // [S, hidden]
-	Logits   ops.Tensor // [S, vocab]
+	Residual           ops.Tensor // [M, hidden]
+	Hidden, HiddenPart ops.Tensor // [M, hidden]
+	QKV                ops.Tensor // [M, (Q+2·KV)·D] of the rank's heads
+	Attn, AttnPart     ops.Tensor // [M, Q·D]
+	GateUp             ops.Tensor // [M, 2·intermediate] of the rank
+	Act, ActPart       ops.Tensor // [M, intermediate]
+	Router             ops.Tensor // [M, experts]
+	Final              ops.Tensor // [S, hidden]
+	Logits, LogitsPart ops.Tensor // [S, vocab]
 }
 
 // NewScratch allocates activations for batches of up to rows tokens and logits
 // for up to samples of them.
 func NewScratch(c Config, rows, samples int, alloc func(rows, cols int) ops.Tensor) *Scratch {
-	return &Scratch{
+	q, kv, _, _ := c.rankHeads()
+	_, inner := c.Shard.span(c.IntermediateSize)
+	part := func(whole ops.Tensor, outputs int) ops.Tensor {
+		if c.Shard.size() == 1 {
+			return whole
+		}
+		return alloc(int(whole.Rows), outputs)
+	}
+	share := func(whole ops.Tensor) ops.Tensor {
+		_, outputs := c.Shard.span(int(whole.Cols))
+		return part(whole, outputs)
+	}
+	s := &Scratch{
 		Residual: alloc(rows, c.HiddenSize),
 		Hidden:   alloc(rows, c.HiddenSize),
-		QKV:      alloc(rows, (c.Heads+2*c.KVHeads)*c.HeadDim),
+		QKV:      alloc(rows, (q+2*kv)*c.HeadDim),
 		Attn:     alloc(rows, c.Heads*c.HeadDim),
-		GateUp:   alloc(rows, 2*c.IntermediateSize),
+		GateUp:   alloc(rows, 2*inner),
 		Act:      alloc(rows, c.IntermediateSize),
 		Router:   alloc(rows, c.MoE.NumExperts),
 		Final:    alloc(samples, c.HiddenSize),
 		Logits:   alloc(samples, c.VocabSize),
 	}
+	s.HiddenPart, s.AttnPart, s.ActPart, s.LogitsPart = share(s.Hidden), part(s.Attn, q*c.HeadDim), share(s.Act), share(s.Logits)
+	return s
 }

@@ -56,12 +56,12 @@ func newMoE(c Config, ld Loader, prefix string) *moe {
 	var gateUp, down []Part
 	for e := range m.NumExperts {
 		name := fmt.Sprintf("%sexperts.%d.", prefix, e)
-		gateUp = append(gateUp, expertParts(Part{name + "gate_proj.weight", m.IntermediateSize}, Part{name + "up_proj.weight", m.IntermediateSize})...)
-		down = append(down, expertParts(Part{name + "down_proj.weight", c.HiddenSize})...)
+		gateUp = append(gateUp, expertParts(Part{Name: name + "gate_proj.weight", Rows: m.IntermediateSize}, Part{Name: name + "up_proj.weight", Rows: m.IntermediateSize})...)
+		down = append(down, expertParts(Part{Name: name + "down_proj.weight", Rows: c.HiddenSize})...)
 	}
 	return &moe{
 		experts: ops.Experts{TopK: m.NumExpertsPerTok, Normalise: m.NormTopKProb},
-		router:  ld.Linear(c.HiddenSize, Part{prefix + "gate.weight", m.NumExperts}),
+		router:  ld.Linear(c.HiddenSize, Part{Name: prefix + "gate.weight", Rows: m.NumExperts}),
 		gateUp:  ld.Linear(c.HiddenSize, gateUp...),
 		down:    ld.Linear(m.IntermediateSize, down...),
 	}

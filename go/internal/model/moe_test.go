@@ -102,11 +102,11 @@ func TestQwen3MoERefuses(t *testing.T) {
 
 // TestExpertParts: each expert's rows end at a multiple of 16.
 func TestExpertParts(t *testing.T) {
-	want := []Part{{"a", 9}, {"b", 9}, {"", 14}}
-	if diff := cmp.Diff(want, expertParts(Part{"a", 9}, Part{"b", 9})); diff != "" {
+	want := []Part{{Name: "a", Rows: 9}, {Name: "b", Rows: 9}, {Name: "", Rows: 14}}
+	if diff := cmp.Diff(want, expertParts(Part{Name: "a", Rows: 9}, Part{Name: "b", Rows: 9})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if got := expertParts(Part{"a", 32}); len(got) != 1 {
+	if got := expertParts(Part{Name: "a", Rows: 32}); len(got) != 1 {
 		t.Errorf("parts %v, want no zeros", got)
 	}
 }

@@ -138,6 +138,18 @@ func (l *List) ActMul(dst, gateUp Tensor, a Activation) {
 	l.add(Op{Kind: KindActMul, T: [8]Tensor{dst, gateUp}, I: [8]int32{int32(a)}})
 }
 
+// AllGather puts together what the ranks of a tensor-parallel group computed of
+// one tensor: dst, F32 [M, N] on every rank, gets the columns of each rank's x,
+// F32 [M, n], in order of rank. Where x is dst, on a single device, nothing is
+// recorded. Devices don't know it; the engine runs it between them.
+func (l *List) AllGather(dst, x Tensor) {
+	if dst.Addr == x.Addr {
+		return
+	}
+	l.check(KindAllGather, dst.Rows == x.Rows && dst.Cols >= x.Cols, "dst %v, x %v", dst, x)
+	l.add(Op{Kind: KindAllGather, T: [8]Tensor{dst, x}})
+}
+
 // GatherRows copies rows: dst[r] = x[rows[r]]. dst is F32 [R, H], rows I32 [1, R].
 func (l *List) GatherRows(dst, x, rows Tensor) {
 	l.check(KindGatherRows, dst.Cols == x.Cols && rows.Cols == dst.Rows, "dst %v, x %v, rows %v", dst, x, rows)

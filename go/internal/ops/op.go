@@ -14,6 +14,7 @@ const (
 	KindGatherRows Kind = 7
 	KindSample     Kind = 8
 	KindMoE        Kind = 9
+	KindAllGather  Kind = 10 // run by the engine, between devices
 )
 
 var kindNames = map[Kind]string{
@@ -26,6 +27,7 @@ var kindNames = map[Kind]string{
 	KindGatherRows: "gather_rows",
 	KindSample:     "sample",
 	KindMoE:        "moe",
+	KindAllGather:  "all_gather",
 }
 
 func (k Kind) String() string { return kindNames[k] }

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/minisgl/minisgl/go/internal/device"
+	"github.com/minisgl/minisgl/go/internal/model"
+	"github.com/minisgl/minisgl/go/internal/ops"
+)
+
+// rank is what one device holds of a model: its weights, its heads' KV cache,
+// activations and inputs.
+type rank struct {
+	cfg     Config
+	dev     device.Device
+	model   model.Model
+	ropes   []ops.Tensor // tables of the model's rotary embeddings
+	kv      []model.Cache
+	scratch *model.Scratch
+	last    ops.Tensor
+	sets    [2]*inputs // one is filled while the other is in use
+}
+
+func newRank(cfg Config, mc model.Config, ld *loader) (*rank, error) {
+	m, err := model.New(mc, ld)
+	if err != nil {
+		return nil, err
+	}
+	if ld.err != nil {
+		return nil, ld.err
+	}
+	r := &rank{cfg: cfg, dev: ld.dev, model: m}
+	a := &allocator{dev: ld.dev}
+	rows, width := cfg.maxRows(), mc.RankKVHeads()*mc.HeadDim
+	for range mc.Layers {
+		r.kv = append(r.kv, model.Cache{
+			K: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.DType),
+			V: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.DType),
+		})
+	}
+	r.scratch = model.NewScratch(mc, rows, cfg.MaxRunning, func(r, c int) ops.Tensor { return a.tensor(r, c, ops.F32) })
+	for range mc.Ropes {
+		r.ropes = append(r.ropes, a.tensor(cfg.MaxSeqLen, mc.HeadDim, ops.F32))
+	}
+	r.last = a.tensor(1, cfg.MaxRunning, ops.I32)
+	for i := range r.sets {
+		r.sets[i] = newInputs(a, cfg, rows)
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	for i, rope := range mc.Ropes {
+		if err := r.dev.Write(r.ropes[i].Addr, ops.Bytes(ropeTable(rope, cfg.MaxSeqLen, mc.HeadDim))); err != nil {
+			return nil, fmt.Errorf("engine: writing the rotary table: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// maxRows is the largest number of tokens of a batch: prompt tokens, and beside
+// them one of each running request.
+func (c Config) maxRows() int {
+	return min(c.MaxExtendTokens, c.NumPages*c.PageSize) + c.MaxRunning
+}
+
+// record lets the model record its operations for the filled inputs, and the
+// sampling of its logits.
+func (r *rank) record(in *inputs) {
+	logits := r.forward(in)
+	if in.samples > 0 {
+		next := ops.New(in.next.Addr, 1, in.samples, ops.I32)
+		in.list.Sample(next, logits, in.sampling.tensor.Head(in.samples), r.last, r.cfg.Vocab)
+	}
+}
+
+// forward records the model's operations and returns its logits.
+func (r *rank) forward(in *inputs) ops.Tensor {
+	in.list.Reset()
+	mi := in.view(r.ropes, r.last, r.cfg.PageSize)
+	return r.model.Forward(&in.list, &mi, r.kv, r.scratch)
+}
