@@ -11,6 +11,11 @@ import (
 
 const defaultModel = "smollm2-135m"
 
+const (
+	modelUsage  = "the model: a directory, a .gguf file, a known name, a hub's org/name[@revision] or org/name/file.gguf"
+	sourceUsage = "the hub of org/name: huggingface or modelscope"
+)
+
 // engineFlags are mini-sglang's options of an engine. Those that choose among
 // GPU implementations are here so that its command lines run; a value that asks
 // for something that a CPU can't do is an error.
@@ -41,7 +46,7 @@ var engineAliases = map[string][]string{
 
 func (f *engineFlags) register(flags *pflag.FlagSet) {
 	f.running, f.pageSize, f.extend, f.tensorParallel = 256, 1, 8192, 1
-	flags.StringVar(&f.model, "model-path", defaultModel, "the model: a name, a directory or a .gguf file")
+	flags.StringVar(&f.model, "model-path", defaultModel, modelUsage)
 	flags.StringVar(&f.dtype, "dtype", "auto", "type of weights and KV: auto, float32 or bfloat16")
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu, or ref (slow; to compare results with)")
 	flags.Var(&f.threads, "threads", "CPU threads (default: the cores that the process may use)")
@@ -61,10 +66,10 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 	flags.Var(&f.tensorParallel, "tensor-parallel-size", "devices to split the model over; a CPU build has one")
 	flags.StringVar(&f.attention, "attention-backend", "auto", "only auto in a CPU build")
 	flags.StringVar(&f.moe, "moe-backend", "auto", "only auto in a CPU build")
-	flags.StringVar(&f.source, "model-source", "huggingface", "only huggingface")
+	flags.StringVar(&f.source, "model-source", "huggingface", sourceUsage)
 	flags.IntVar(&f.graphMaxBatch, "cuda-graph-max-bs", 0, "no effect in a CPU build")
 	flags.BoolVar(&f.disablePyNCCL, "disable-pynccl", false, "no effect in a CPU build")
-	flags.BoolVar(&f.dummyWeight, "dummy-weight", false, "not supported")
+	flags.BoolVar(&f.dummyWeight, "dummy-weight", false, "random weights: only the configuration and the tokenizer are read")
 }
 
 // check refuses what this build can't do.
@@ -77,10 +82,6 @@ func (f *engineFlags) check() error {
 		return usageErrorf("--attention-backend %s: %s and has no GPU attention; use auto", f.attention, cpuOnly)
 	case f.moe != "auto":
 		return usageErrorf("--moe-backend %s: %s; use auto", f.moe, cpuOnly)
-	case f.source != "huggingface":
-		return usageErrorf("--model-source %s: only huggingface is supported", f.source)
-	case f.dummyWeight:
-		return usageErrorf("--dummy-weight is not supported; give a model with --model-path")
 	case f.graphMaxBatch < 0:
 		return usageErrorf("--cuda-graph-max-bs must be at least 0, got %d", f.graphMaxBatch)
 	case !(f.memoryRatio > 0 && f.memoryRatio <= 1):
@@ -94,7 +95,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		log.Info("--cuda-graph-max-bs and --disable-pynccl have no effect on the CPU")
 	}
 	return llm.Config{
-		Model: f.model, DType: f.dtype, Device: f.device, Threads: int(f.threads),
+		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, Device: f.device, Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
 		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: f.mixed,

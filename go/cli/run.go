@@ -40,8 +40,8 @@ type engine interface {
 // engines is package llm, as far as the commands need it.
 type engines interface {
 	New(ctx context.Context, cfg llm.Config) (engine, error)
-	OpList(ctx context.Context, model string) (string, error)
-	Resolve(ctx context.Context, name string, progress io.Writer) (string, error)
+	OpList(ctx context.Context, model, source string) (string, error)
+	Resolve(ctx context.Context, name, source string, progress io.Writer) (string, error)
 }
 
 type llmEngines struct{}
@@ -54,12 +54,12 @@ func (llmEngines) New(ctx context.Context, cfg llm.Config) (engine, error) {
 	return server.LLM{LLM: l}, nil
 }
 
-func (llmEngines) OpList(ctx context.Context, model string) (string, error) {
-	return llm.OpList(ctx, model)
+func (llmEngines) OpList(ctx context.Context, model, source string) (string, error) {
+	return llm.OpList(ctx, model, source)
 }
 
-func (llmEngines) Resolve(ctx context.Context, name string, progress io.Writer) (string, error) {
-	return llm.Resolve(ctx, name, progress)
+func (llmEngines) Resolve(ctx context.Context, name, source string, progress io.Writer) (string, error) {
+	return llm.Resolve(ctx, name, source, progress)
 }
 
 // program holds what the commands share.
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, p *program) int {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRun:  func(*cobra.Command, []string) { p.running = true },
 	}
-	root.AddCommand(serveCommand(p), generateCommand(p), chatCommand(p), opsCommand(p), fetchCommand(p), versionCommand(p))
+	root.AddCommand(serveCommand(p), generateCommand(p), chatCommand(p), opsCommand(p), fetchCommand(p), convertCommand(p), versionCommand(p))
 	root.SetArgs(append([]string{}, args...))
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)

@@ -40,15 +40,15 @@ func (f *fakeEngines) New(_ context.Context, cfg llm.Config) (engine, error) {
 	return &fakeEngine{f}, nil
 }
 
-func (f *fakeEngines) OpList(_ context.Context, model string) (string, error) {
-	return "ops of " + model, nil
+func (f *fakeEngines) OpList(_ context.Context, model, source string) (string, error) {
+	return "ops of " + model + " from " + source, nil
 }
 
-func (f *fakeEngines) Resolve(_ context.Context, name string, progress io.Writer) (string, error) {
+func (f *fakeEngines) Resolve(_ context.Context, name, source string, progress io.Writer) (string, error) {
 	if name == "missing" {
 		return "", errors.New("no model is called missing")
 	}
-	fmt.Fprintln(progress, "fetching")
+	fmt.Fprintln(progress, "fetching from "+source)
 	return "/cache/" + name, nil
 }
 
@@ -144,7 +144,7 @@ func generateConfig(t *testing.T, args ...string) llm.Config {
 
 func TestEngineFlags(t *testing.T) {
 	defaults := llm.Config{
-		Model: "smollm2-135m", DType: "auto", Device: "auto", MaxRunningReq: 256, PageSize: 1,
+		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", Device: "auto", MaxRunningReq: 256, PageSize: 1,
 		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic",
 	}
 	with := func(change func(*llm.Config)) llm.Config {
@@ -169,6 +169,7 @@ func TestEngineFlags(t *testing.T) {
 			c.MemoryRatio, c.DType, c.Device, c.Threads, c.Seed = 0.5, "float32", "ref", 3, 7
 		})},
 		{"--disable-pynccl --cuda-graph-max-bs 256 --model-source huggingface", defaults},
+		{"--model-source modelscope --dummy-weight", with(func(c *llm.Config) { c.ModelSource, c.DummyWeight = "modelscope", true })},
 		{"--schedule-policy lpm --admission conservative --mixed 64 --disable-overlap", with(func(c *llm.Config) {
 			c.SchedulePolicy, c.Admission, c.MixedTokens, c.DisableOverlap = "lpm", "conservative", 64, true
 		})},
@@ -195,8 +196,6 @@ func TestUsageErrors(t *testing.T) {
 		{"serve --tp 2", "one device"},
 		{"serve --attn fa,fi", "no GPU attention"},
 		{"serve --moe-backend fused", "runs on the CPU"},
-		{"serve --dummy-weight", "not supported"},
-		{"serve --model-source modelscope", "only huggingface"},
 		{"serve --page-size 0", "at least 1"},
 		{"serve --memory-ratio 0", "(0, 1]"},
 		{"serve --graph -1", "at least 0"},
@@ -333,9 +332,10 @@ func TestTools(t *testing.T) {
 		code         int
 		stdout, errs string
 	}{
-		{"ops --model M", 0, "ops of M\n", ""},
-		{"ops", 0, "ops of smollm2-135m\n", ""},
-		{"fetch m", 0, "/cache/m\n", "fetching\n"},
+		{"ops --model M", 0, "ops of M from huggingface\n", ""},
+		{"ops --model-source modelscope", 0, "ops of smollm2-135m from modelscope\n", ""},
+		{"fetch m", 0, "/cache/m\n", "fetching from huggingface\n"},
+		{"fetch --model-source modelscope m", 0, "/cache/m\n", "fetching from modelscope\n"},
 		{"fetch missing", exitFailure, "", "minisgl fetch: error: no model is called missing\n"},
 	}
 	for _, test := range tests {

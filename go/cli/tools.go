@@ -11,13 +11,13 @@ import (
 const Version = "0.1.0"
 
 func opsCommand(p *program) *cobra.Command {
-	var model string
+	var model, source string
 	cmd := &cobra.Command{
 		Use:   "ops [flags]",
 		Short: "Print the operations of a model's forward pass",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := p.engines.OpList(cmd.Context(), model)
+			list, err := p.engines.OpList(cmd.Context(), model, source)
 			if err != nil {
 				return err
 			}
@@ -25,18 +25,20 @@ func opsCommand(p *program) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&model, "model-path", defaultModel, "the model: a name, a directory or a .gguf file")
+	cmd.Flags().StringVar(&model, "model-path", defaultModel, modelUsage)
+	cmd.Flags().StringVar(&source, "model-source", "huggingface", sourceUsage)
 	acceptNames(cmd, map[string][]string{"model-path": {"model"}})
 	return cmd
 }
 
 func fetchCommand(p *program) *cobra.Command {
+	var source string
 	cmd := &cobra.Command{
 		Use:   "fetch NAME",
-		Short: "Fetch a model into the cache and print its path",
+		Short: "Fetch a model into the cache, or its newest version, and print its path",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := p.engines.Resolve(cmd.Context(), args[0], p.stderr)
+			path, err := p.engines.Resolve(cmd.Context(), args[0], source, p.stderr)
 			if err != nil {
 				return err
 			}
@@ -44,6 +46,7 @@ func fetchCommand(p *program) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&source, "model-source", "huggingface", sourceUsage)
 	acceptNames(cmd, nil)
 	return cmd
 }

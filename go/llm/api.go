@@ -92,6 +92,29 @@ type Info struct {
 	NumPages     int
 	PageSize     int
 	LoadTime     time.Duration
+	Defaults     SamplingDefaults
+}
+
+// SamplingDefaults are what a model's authors recommend in its
+// generation_config.json, for requests that don't say otherwise; nil where they
+// don't. The server uses them, Generate and Stream take each request as it is.
+type SamplingDefaults struct {
+	Temperature, TopP, MinP *float64
+	TopK                    *int
+}
+
+// Apply sets the fields of p for which there is a default.
+func (d SamplingDefaults) Apply(p *SamplingParams) {
+	setTo(&p.Temperature, d.Temperature)
+	setTo(&p.TopP, d.TopP)
+	setTo(&p.MinP, d.MinP)
+	setTo(&p.TopK, d.TopK)
+}
+
+func setTo[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
 }
 
 // Stats is a snapshot of a running engine.

@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/weights"
 )
 
 // Config holds the engine's options; the JSON names are the keyword arguments of
 // Python's LLM. A zero field means its default.
 type Config struct {
-	Model             string       `json:"model_path"`           // name, directory, .gguf file
+	Model             string       `json:"model_path"`           // directory, .gguf file, known name, or a hub's org/name[@revision]
+	ModelSource       string       `json:"model_source"`         // the hub of org/name: huggingface (default), modelscope
+	DummyWeight       bool         `json:"use_dummy_weight"`     // random weights; only the configuration and the tokenizer are read
 	DType             string       `json:"dtype"`                // auto (default), float32, bfloat16
 	Device            string       `json:"device"`               // auto (default), cpu, ref
 	Threads           int          `json:"num_threads"`          // default: the CPU cores that the process may use
@@ -42,6 +45,7 @@ const (
 // withDefaults returns c with its zero fields filled in, or the first field
 // whose value can't be used.
 func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.ModelSource, weights.HuggingFace)
 	setDefault(&c.DType, "auto")
 	setDefault(&c.Device, "auto")
 	setDefault(&c.CacheType, "radix")
@@ -76,7 +80,9 @@ func setDefault[T comparable](field *T, value T) {
 func (c Config) validate() error {
 	switch {
 	case c.Model == "":
-		return core.Invalid("model_path", "is empty; give a model's name (smollm2-135m), a directory or a .gguf file")
+		return core.Invalid("model_path", "is empty; give a model's name (smollm2-135m, or a hub's org/name), a directory or a .gguf file")
+	case !oneOf(c.ModelSource, weights.HuggingFace, weights.ModelScope):
+		return core.Invalid("model_source", "must be huggingface or modelscope, got %q", c.ModelSource)
 	case !oneOf(c.DType, "auto", "float32", "bfloat16"):
 		return core.Invalid("dtype", "must be auto, float32 or bfloat16, got %q", c.DType)
 	case !oneOf(c.Device, "auto", "cpu", "ref"):

@@ -2,11 +2,13 @@ package llm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/minisgl/minisgl/go/internal/device"
@@ -29,27 +31,27 @@ type loaded struct {
 }
 
 // Resolve turns a model's name into a path: a directory or a .gguf file as it
-// is, a known name (smollm2-135m) by fetching it once into the user's cache, with
-// progress written to w.
-func Resolve(ctx context.Context, name string, w io.Writer) (string, error) {
-	return weights.Resolve(ctx, name, w)
+// is, a known name (smollm2-135m) by fetching it once into the user's cache, the
+// org/name[@revision] of a hub (source, as Config.ModelSource) by fetching what
+// the cache lacks of its newest commit. Progress is written to w.
+func Resolve(ctx context.Context, name, source string, w io.Writer) (string, error) {
+	return weights.Resolve(ctx, weights.Ref{Model: name, Source: source, Update: true}, w)
 }
 
 // OpList prints the operations of a forward pass of the named model: a prompt of
-// three tokens.
-func OpList(ctx context.Context, name string) (string, error) {
-	ck, mc, err := openModel(ctx, name)
+// three tokens. It needs no weights.
+func OpList(ctx context.Context, name, source string) (string, error) {
+	_, mc, err := openModel(ctx, Config{Model: name, ModelSource: source, DummyWeight: true})
 	if err != nil {
 		return "", err
 	}
-	defer ck.Close()
 	return model.OpList(mc)
 }
 
 // load makes a model ready. Whatever it opened is closed again if it fails.
 func load(ctx context.Context, cfg Config) (m *loaded, err error) {
 	start := time.Now()
-	ck, mc, err := openModel(ctx, cfg.Model)
+	ck, mc, err := openModel(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +68,9 @@ func load(ctx context.Context, cfg Config) (m *loaded, err error) {
 	if m.eos, err = endTokens(ck, mc, m.tok); err != nil {
 		return m, err
 	}
+	if m.info.Defaults, err = samplingDefaults(ck.Generation, cfg.Logger); err != nil {
+		return m, err
+	}
 	if err := m.openDevice(cfg); err != nil {
 		return m, err
 	}
@@ -79,12 +84,17 @@ func load(ctx context.Context, cfg Config) (m *loaded, err error) {
 	return m, ctx.Err()
 }
 
-func openModel(ctx context.Context, name string) (*weights.Checkpoint, model.Config, error) {
-	path, err := weights.Resolve(ctx, name, os.Stderr)
+func openModel(ctx context.Context, cfg Config) (*weights.Checkpoint, model.Config, error) {
+	ref := weights.Ref{Model: cfg.Model, Source: cfg.ModelSource, NoWeights: cfg.DummyWeight}
+	path, err := weights.Resolve(ctx, ref, os.Stderr)
 	if err != nil {
 		return nil, model.Config{}, err
 	}
-	ck, err := weights.Open(path)
+	open := weights.Open
+	if cfg.DummyWeight {
+		open = weights.OpenBare
+	}
+	ck, err := open(path)
 	if err != nil {
 		return nil, model.Config{}, err
 	}
@@ -116,12 +126,32 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	vocab := min(mc.VocabSize, m.tok.VocabSize())
 	m.info.DType = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16"}[dt]
 	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, seqLen, pages
+	var src engine.Source = ck
+	if cfg.DummyWeight {
+		src = weights.Dummy{}
+	}
 	var err error
 	m.eng, err = engine.New(engine.Config{
 		DType: dt, PageSize: cfg.PageSize, NumPages: pages, MaxRunning: cfg.MaxRunningReq,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, Vocab: vocab,
-	}, mc, ck, m.dev)
+	}, mc, src, m.dev)
+	if err == nil {
+		reportUnused(m.eng.Unused(ck.Names()), cfg.Logger)
+	}
 	return err
+}
+
+// reportUnused tells which of a checkpoint's tensors the model has no use for:
+// all is well for the vision part of a model that reads text only, but it is how
+// a wrong architecture shows.
+func reportUnused(names []string, log *slog.Logger) {
+	const shown = 4
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return strings.HasSuffix(name, "rotary_emb.inv_freq") // old checkpoints hold what the configuration says
+	})
+	if len(names) > 0 {
+		log.Warn("the checkpoint has tensors that the model does not use", "count", len(names), "first", names[:min(len(names), shown)])
+	}
 }
 
 func (m *loaded) close() error {
@@ -198,27 +228,4 @@ func vocabulary(m *weights.Metadata) (tokenizer.Vocab, error) {
 		v.Types = append(v.Types, int32(t))
 	}
 	return v, nil
-}
-
-// endTokens returns the tokens that end a sequence: those of generation_config,
-// else of the configuration, else the tokenizer's one.
-func endTokens(ck *weights.Checkpoint, mc model.Config, tok *tokenizer.Tokenizer) ([]int32, error) {
-	if ck.Generation != nil {
-		var g struct {
-			EOS json.RawMessage `json:"eos_token_id"`
-		}
-		if err := json.Unmarshal(ck.Generation, &g); err != nil {
-			return nil, fmt.Errorf("llm: generation_config.json: %w", err)
-		}
-		if ids, err := model.ParseEOS(g.EOS); err != nil || len(ids) > 0 {
-			return ids, err
-		}
-	}
-	if len(mc.EOS) > 0 {
-		return mc.EOS, nil
-	}
-	if id, ok := tok.EOS(); ok {
-		return []int32{id}, nil
-	}
-	return nil, nil
 }

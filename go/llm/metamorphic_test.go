@@ -18,7 +18,9 @@ const tinyModel = "../internal/model/testdata/tiny/llama-tied"
 
 func open(t *testing.T, cfg llm.Config) *llm.LLM {
 	t.Helper()
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	l, err := llm.New(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)

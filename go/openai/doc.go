@@ -19,7 +19,8 @@
 //   - The role "developer" is OpenAI's newer name for "system", and is read as such.
 //   - max_completion_tokens wins over max_tokens. Without both, a chat may fill the
 //     room left in the context.
-//   - temperature is 1 and top_p is 1 unless given, as in OpenAI's API.
+//   - What a request doesn't say of sampling is up to the caller of ParseChat;
+//     DefaultSampling is OpenAI's.
 //   - The tools are shown to the model through its chat template, unless tool_choice
 //     is "none". A call that the model makes arrives as text.
 //   - Instead of messages, "prompt" takes a text that is used without a chat

@@ -23,16 +23,23 @@ type ChatRequest struct {
 	TemplateKwargs map[string]json.RawMessage // for the chat template
 }
 
-// ParseChat reads and checks the body of a chat request. Its errors are *Error,
-// of status 400. See the package's documentation for the rules.
-func ParseChat(data []byte) (*ChatRequest, error) {
+// DefaultSampling is OpenAI's sampling: of all tokens, at temperature 1, with no
+// limit but the context's.
+func DefaultSampling() core.SamplingParams {
+	return core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: maxInteger}
+}
+
+// ParseChat reads and checks the body of a chat request. What it doesn't say of
+// sampling is taken from absent. Its errors are *Error, of status 400. See the
+// package's documentation for the rules.
+func ParseChat(data []byte, absent core.SamplingParams) (*ChatRequest, error) {
 	f, err := parseBody(data)
 	if err != nil {
 		return nil, err
 	}
 	req := &ChatRequest{
 		Model:          f.text("model"),
-		Sampling:       parseSampling(f),
+		Sampling:       parseSampling(f, absent),
 		Stream:         f.flag("stream"),
 		Tools:          parseTools(f),
 		TemplateKwargs: parseTemplateKwargs(f),
@@ -61,13 +68,13 @@ func parsePrompt(f *fields, req *ChatRequest) {
 	}
 }
 
-func parseSampling(f *fields) core.SamplingParams {
+func parseSampling(f *fields, absent core.SamplingParams) core.SamplingParams {
 	p := core.SamplingParams{
-		Temperature: f.number("temperature", 1),
-		TopK:        f.integer("top_k", -1),
-		TopP:        f.number("top_p", 1),
-		MinP:        f.number("min_p", 0),
-		MaxTokens:   f.count("max_tokens", maxInteger),
+		Temperature: f.number("temperature", absent.Temperature),
+		TopK:        f.integer("top_k", absent.TopK),
+		TopP:        f.number("top_p", absent.TopP),
+		MinP:        f.number("min_p", absent.MinP),
+		MaxTokens:   f.count("max_tokens", absent.MaxTokens),
 		IgnoreEOS:   f.flag("ignore_eos"),
 		Seed:        f.seed("seed"),
 	}

@@ -17,7 +17,7 @@ const hi = `"messages":[{"role":"user","content":"hi"}]`
 
 func parsed(t *testing.T, body string) *ChatRequest {
 	t.Helper()
-	req, err := ParseChat([]byte(body))
+	req, err := ParseChat([]byte(body), DefaultSampling())
 	if err != nil {
 		t.Fatalf("ParseChat(%s): %v", body, err)
 	}
@@ -32,6 +32,22 @@ func TestParseChatDefaults(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestParseChatFillsIn(t *testing.T) {
+	absent := core.SamplingParams{Temperature: 0.6, TopK: 20, TopP: 0.95, MinP: 0.05, MaxTokens: 9}
+	for _, test := range []struct {
+		members string
+		want    core.SamplingParams
+	}{
+		{`"top_k":null`, absent},
+		{`"temperature":0,"top_p":1,"top_k":-1,"min_p":0,"max_tokens":7`, core.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 7}},
+	} {
+		got, err := ParseChat([]byte(`{`+test.members+`,`+hi+`}`), absent)
+		if err != nil || got.Sampling != test.want {
+			t.Errorf("%s: got %+v (%v), want %+v", test.members, got.Sampling, err, test.want)
+		}
 	}
 }
 
@@ -183,7 +199,7 @@ func TestParseChatErrors(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := ParseChat([]byte(test.body))
+			_, err := ParseChat([]byte(test.body), DefaultSampling())
 			checkError(t, err, test.param, test.message)
 		})
 	}
@@ -216,7 +232,7 @@ func TestParseChatUnsupported(t *testing.T) {
 		`"modalities":["text","audio"]`, `"continue_final_message":true`, `"regex":"a+"`,
 		`"logit_bias":{"` + strings.Repeat("5", 1000) + `":1}`,
 	} {
-		_, err := ParseChat([]byte(`{` + member + `,` + hi + `}`))
+		_, err := ParseChat([]byte(`{`+member+`,`+hi+`}`), DefaultSampling())
 		name, _, _ := strings.Cut(strings.TrimPrefix(member, `"`), `"`)
 		checkError(t, err, name, "not supported")
 		var e *Error
@@ -238,7 +254,7 @@ func TestParseChatBounds(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := ParseChat([]byte(test.body))
+			_, err := ParseChat([]byte(test.body), DefaultSampling())
 			checkError(t, err, test.param, test.message)
 		})
 	}
@@ -267,7 +283,7 @@ func FuzzParseChat(f *testing.F) {
 	f.Add([]byte(`{"messages":[{"role":"user","content":[{"type":"text","text":"\ud800"}]}],"tools":[{"a":1e5}]}`))
 	f.Add([]byte(`{"a":[[[{"b":"\"["}]]],"a":null}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		req, err := ParseChat(body)
+		req, err := ParseChat(body, DefaultSampling())
 		if err != nil {
 			var e *Error
 			if !errors.As(err, &e) || e.Status != http.StatusBadRequest || e.Message == "" {

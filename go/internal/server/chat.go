@@ -42,7 +42,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req, err := openai.ParseChat(body)
+	sampling := openai.DefaultSampling()
+	s.engine.Info().Defaults.Apply(&sampling)
+	req, err := openai.ParseChat(body, sampling)
 	if err != nil {
 		return err
 	}

@@ -101,6 +101,28 @@ func TestChatReachesEngine(t *testing.T) {
 	}
 }
 
+func TestChatSamplesAsTheModelRecommends(t *testing.T) {
+	e := newFake(atEOS(0))
+	temperature, topK := 0.6, 20
+	e.defaults = llm.SamplingDefaults{Temperature: &temperature, TopK: &topK}
+	s := newServer(t, e, Config{})
+	for _, test := range []struct {
+		members string
+		want    llm.SamplingParams
+	}{
+		{`"max_tokens":1`, llm.SamplingParams{Temperature: 0.6, TopK: 20, TopP: 1, MaxTokens: 1}},
+		{`"max_tokens":1,"temperature":0,"top_k":-1`, llm.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1}},
+	} {
+		e.requests = nil
+		if w := do(s, "POST", chatPath, `{`+test.members+`,`+hi+`}`); w.Code != http.StatusOK {
+			t.Fatal(w.Code, w.Body)
+		}
+		if diff := cmp.Diff(test.want, e.requests[0].Params); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestPromptSkipsTemplate(t *testing.T) {
 	e := newFake(atEOS(0))
 	s := newServer(t, e, Config{})

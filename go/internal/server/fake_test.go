@@ -27,6 +27,7 @@ type fakeEngine struct {
 	streamErr error
 	encodeErr error
 	promptLen int
+	defaults  llm.SamplingDefaults
 
 	mu       sync.Mutex
 	requests []llm.Request
@@ -45,7 +46,7 @@ func newFake(script ...llm.Event) *fakeEngine {
 }
 
 func (e *fakeEngine) Info() llm.Info {
-	return llm.Info{Model: "org/fake", Path: "/models/fake", MaxSeqLen: 64}
+	return llm.Info{Model: "org/fake", Path: "/models/fake", MaxSeqLen: 64, Defaults: e.defaults}
 }
 
 func (e *fakeEngine) EncodeChat(msgs []tokenizer.Message, o tokenizer.TemplateOptions) ([]int32, error) {

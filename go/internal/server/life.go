@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/minisgl/minisgl/go/openai"
 )
 
 const (
@@ -81,6 +83,10 @@ func (s *Server) logReady(url string) {
 	s.log.Info("ready", "url", url, "model", info.Model, "architecture", info.Architecture, "dtype", info.DType,
 		"device", info.Device, "threads", info.Threads, "max_seq_len", info.MaxSeqLen,
 		"pages", info.NumPages, "page_size", info.PageSize, "load_time", info.LoadTime.Round(time.Millisecond))
+	p := openai.DefaultSampling()
+	info.Defaults.Apply(&p)
+	s.log.Info("sampling of requests that don't say, by the model's generation_config.json if it does",
+		"temperature", p.Temperature, "top_k", p.TopK, "top_p", p.TopP, "min_p", p.MinP)
 }
 
 // stop ends the running requests, then the connections, then the engine.

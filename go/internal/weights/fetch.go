@@ -17,6 +17,15 @@ import (
 // workPrefix begins the names of folders that hold a download; under the lock, any that exist are left from a crash.
 const workPrefix = ".download-"
 
+// fetchCached returns the path of the model's file in the user's cache; see fetch.
+func (m *model) fetchCached(ctx context.Context, name string, progress io.Writer) (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	return m.fetch(ctx, filepath.Join(cache, "models", name), progress)
+}
+
 // fetch returns the path of the model's file inside dir, downloading it when it isn't there. A marker beside the file
 // holds its checksum, so that it is hashed once, not at each start. Of several processes only one downloads.
 func (m *model) fetch(ctx context.Context, dir string, progress io.Writer) (string, error) {

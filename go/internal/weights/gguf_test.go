@@ -178,7 +178,7 @@ func TestGGUFRefused(t *testing.T) {
 			*b = ggufBuilder{version: 3, alignment: 32}
 			b.text("general.architecture", "gpt9")
 		},
-			`architecture "gpt9" is not supported, only llama`},
+			`architecture "gpt9" is not supported, only gemma3, llama, phi3, qwen2, qwen3, qwen3moe`},
 		{"no architecture", func(b *ggufBuilder) { *b = ggufBuilder{version: 3, alignment: 32} }, "lacks general.architecture"},
 		{"key twice", func(b *ggufBuilder) { b.uint("llama.block_count", 1) }, `key "llama.block_count" stands twice`},
 		{"alignment 48", func(b *ggufBuilder) { b.uint("general.alignment", 48) }, "alignment is 48, not a power of two"},
@@ -209,6 +209,11 @@ func TestGGUFRefused(t *testing.T) {
 		{"partial rotation", func(b *ggufBuilder) { b.uint("llama.rope.dimension_count", 2) }, "rope.dimension_count is 2, but a head has 4"},
 		{"unknown scaling", func(b *ggufBuilder) { b.text("llama.rope.scaling.type", "spiral") }, `"spiral" is not supported`},
 		{"wrong divisors", func(b *ggufBuilder) { b.tensor(ropeFactors, ramp(3), 3) }, "not [2] of F32"},
+		{"half a longrope", func(b *ggufBuilder) {
+			b.uint("llama.rope.scaling.original_context_length", 16)
+			b.tensor(longFactors, []float32{1, 2}, 2)
+		}, "no tensor \"rope_factors_short.weight\""},
+		{"longrope without length", func(b *ggufBuilder) { b.tensor(longFactors, []float32{1, 2}, 2) }, "lacks an integer llama.rope.scaling.original_context_length"},
 		{"divisor 0", func(b *ggufBuilder) { b.tensor(ropeFactors, ramp(2), 2) }, "value 0 is 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -326,6 +331,18 @@ func TestRopeScaling(t *testing.T) {
 			b.float("llama.rope.scaling.factor", 2)
 			b.uint("llama.rope.scaling.original_context_length", 16)
 		}, `{"factor":2,"original_max_position_embeddings":16,"rope_type":"yarn"}`},
+		{"yarn with betas", func(b *ggufBuilder) {
+			b.text("llama.rope.scaling.type", "yarn")
+			b.float("llama.rope.scaling.factor", 2)
+			b.float("llama.rope.scaling.yarn_beta_fast", 16)
+			b.float("llama.rope.scaling.yarn_beta_slow", 2)
+		}, `{"beta_fast":16,"beta_slow":2,"factor":2,"original_max_position_embeddings":32,"rope_type":"yarn"}`},
+		{"longrope", func(b *ggufBuilder) {
+			b.uint("llama.rope.scaling.original_context_length", 16)
+			b.float("llama.rope.scaling.attn_factor", 1.5)
+			b.tensor(longFactors, []float32{2, 3}, 2)
+			b.tensor(shortFactors, []float32{1, 1.5}, 2)
+		}, `{"attention_factor":1.5,"long_factor":[2,3],"original_max_position_embeddings":16,"rope_type":"longrope","short_factor":[1,1.5]}`},
 		{"llama3", func(b *ggufBuilder) {
 			// For theta 2e8 and heads of 4 values the wavelengths are 2*pi and 88858: the ends of Llama 3's range.
 			b.float("llama.rope.freq_base", 2e8)

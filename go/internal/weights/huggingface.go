@@ -26,20 +26,29 @@ const (
 // maxJSONBytes bounds each JSON file beside the weights.
 const maxJSONBytes = 100_000_000
 
-// openDirectory opens a Hugging Face directory.
+// openDirectory opens what a Hugging Face directory holds beside the weights.
 func (c *Checkpoint) openDirectory(dir string) (err error) {
 	c.TokenizerDir = dir
 	if c.Config, err = readJSON(dir, configFile); err != nil {
 		return err
 	}
-	if c.Generation, err = readJSON(dir, generationFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if c.Generation, err = readJSON(dir, generationFile); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// openShards opens the weights of a Hugging Face directory.
+func (c *Checkpoint) openShards(dir string) error {
+	quant, err := readQuantization(c.Config)
+	if err != nil {
 		return err
 	}
 	index, err := readIndex(dir)
 	if err != nil {
 		return err
 	}
-	shards := slices.Compact(slices.Sorted(maps.Values(index)))
+	shards := shardsOf(index)
 	if index == nil {
 		if shards, err = findShards(dir); err != nil {
 			return err
@@ -51,7 +60,10 @@ func (c *Checkpoint) openDirectory(dir string) (err error) {
 			return fmt.Errorf("%s: %w", shard, err)
 		}
 	}
-	return checkIndex(index, homes)
+	if err := checkIndex(index, homes); err != nil {
+		return err
+	}
+	return c.joinScales(quant, homes)
 }
 
 // addShard adds a safetensors file's tensors and notes in homes where each lies.
@@ -75,8 +87,19 @@ func (c *Checkpoint) addShard(dir, shard string, homes map[string]string) error 
 	return nil
 }
 
-// readIndex returns the shard of each tensor, nil when the directory has no index.
+// readIndex returns the shard of each tensor, nil when the directory has no index. All shards are there.
 func readIndex(dir string) (map[string]string, error) {
+	index, err := readWeightMap(dir)
+	for _, name := range slices.Sorted(maps.Keys(index)) {
+		if _, err := os.Stat(filepath.Join(dir, index[name])); err != nil {
+			return nil, fmt.Errorf("%s: tensor %q lies in a missing shard: %w", indexFile, name, err)
+		}
+	}
+	return index, err
+}
+
+// readWeightMap reads which shard the index names for each tensor, nil when the directory has no index.
+func readWeightMap(dir string) (map[string]string, error) {
 	text, err := readJSON(dir, indexFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -98,11 +121,13 @@ func readIndex(dir string) (map[string]string, error) {
 		if shard != filepath.Base(shard) || !strings.HasSuffix(shard, ".safetensors") {
 			return nil, fmt.Errorf("%s: tensor %q lies in %q, which is not the name of a safetensors file", indexFile, name, shard)
 		}
-		if _, err := os.Stat(filepath.Join(dir, shard)); err != nil {
-			return nil, fmt.Errorf("%s: tensor %q lies in a missing shard: %w", indexFile, name, err)
-		}
 	}
 	return index.WeightMap, nil
+}
+
+// shardsOf lists the files that an index names.
+func shardsOf(index map[string]string) []string {
+	return slices.Compact(slices.Sorted(maps.Values(index)))
 }
 
 // checkIndex compares where the index places each tensor with where it is.
@@ -122,27 +147,36 @@ func checkIndex(index, homes map[string]string) error {
 var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.safetensors$`)
 
 // findShards lists the weights of a directory without an index: model.safetensors, else every safetensors file that
-// isn't an adapter or a second copy in another layout.
+// isn't an adapter or a second copy in another layout. Numbered ones are all there.
 func findShards(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var shards []string
+	var names []string
 	for _, entry := range entries {
-		name := entry.Name()
-		if name == singleFile {
-			return []string{name}, nil
-		}
-		stray := strings.HasPrefix(name, "consolidated") || strings.HasPrefix(name, "adapter")
-		if strings.HasSuffix(name, ".safetensors") && !stray {
-			shards = append(shards, name)
-		}
+		names = append(names, entry.Name())
 	}
+	shards := pickShards(names)
 	if len(shards) == 0 {
 		return nil, fmt.Errorf("no %s and no other safetensors weights in the directory: %s", singleFile, otherWeights(entries))
 	}
 	return shards, checkNumbering(shards)
+}
+
+// pickShards chooses the files with the weights from those of a directory without an index.
+func pickShards(names []string) []string {
+	var shards []string
+	for _, name := range names {
+		if name == singleFile {
+			return []string{name}
+		}
+		stray := strings.HasPrefix(name, "consolidated") || strings.HasPrefix(name, "adapter") || strings.Contains(name, "/")
+		if strings.HasSuffix(name, ".safetensors") && !stray {
+			shards = append(shards, name)
+		}
+	}
+	return shards
 }
 
 // checkNumbering finds a shard that is missing among numbered ones.

@@ -22,8 +22,12 @@ func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), 
 	}
 	for waiting := false; ; waiting = true {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
+		if err == nil && sameFile(file, path) {
 			return func() { file.Close() }, nil
+		}
+		if err == nil { // another program has removed the file that was waited for
+			file.Close()
+			return lock(ctx, path, progress)
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
@@ -37,4 +41,10 @@ func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), 
 		case <-time.After(lockRetry):
 		}
 	}
+}
+
+func sameFile(file *os.File, path string) bool {
+	opened, err := file.Stat()
+	named, pathErr := os.Stat(path)
+	return err == nil && pathErr == nil && os.SameFile(opened, named)
 }

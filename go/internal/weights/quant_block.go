@@ -8,11 +8,15 @@ import "encoding/binary"
 
 func decodeQ40(dst []float32, src []byte) {
 	for ; len(dst) > 0; dst, src = dst[32:], src[18:] {
-		d, codes, out := half(src), src[2:18], dst[:32]
-		for i, code := range codes {
-			out[i] = d * float32(int(code&15)-8)
-			out[i+16] = d * float32(int(code>>4)-8)
-		}
+		expandQ40(dst[:32], src[2:18], half(src))
+	}
+}
+
+// expandQ40 decodes the 16 bytes of codes of one block.
+func expandQ40(out []float32, codes []byte, d float32) {
+	for i, code := range codes {
+		out[i] = d * float32(int(code&15)-8)
+		out[i+16] = d * float32(int(code>>4)-8)
 	}
 }
 
@@ -58,9 +62,13 @@ func fiveBits(code byte, high uint32, i int) (low, up int) {
 
 func decodeQ80(dst []float32, src []byte) {
 	for ; len(dst) > 0; dst, src = dst[32:], src[34:] {
-		d, codes, out := half(src), src[2:34], dst[:32]
-		for i, code := range codes {
-			out[i] = float32(int8(code)) * d
-		}
+		expandQ80(dst[:32], src[2:34], half(src))
+	}
+}
+
+// expandQ80 decodes the 32 bytes of codes of one block.
+func expandQ80(out []float32, codes []byte, d float32) {
+	for i, code := range codes {
+		out[i] = float32(int8(code)) * d
 	}
 }

@@ -88,7 +88,7 @@ func (f *fakePython) countRuns(t *testing.T) int {
 func (f *fakePython) resolve(t *testing.T) string {
 	t.Helper()
 	var progress bytes.Buffer
-	path, err := Resolve(context.Background(), "test-model", &progress)
+	path, err := Resolve(context.Background(), Ref{Model: "test-model"}, &progress)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
@@ -143,7 +143,7 @@ func TestResolveConcurrently(t *testing.T) {
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			if path, err := Resolve(context.Background(), "test-model", io.Discard); err != nil || path != f.target() {
+			if path, err := Resolve(context.Background(), Ref{Model: "test-model"}, io.Discard); err != nil || path != f.target() {
 				t.Errorf("resolved to %q: %v", path, err)
 			}
 		})
@@ -175,7 +175,7 @@ func TestResolveFailures(t *testing.T) {
 // fails checks that resolving fails with these parts in its message and leaves no file.
 func (f *fakePython) fails(t *testing.T, parts ...string) {
 	t.Helper()
-	_, err := Resolve(context.Background(), "test-model", io.Discard)
+	_, err := Resolve(context.Background(), Ref{Model: "test-model"}, io.Discard)
 	if err == nil {
 		t.Fatalf("resolved, want an error with %q", parts)
 	}
@@ -223,7 +223,7 @@ func TestResolveCancelled(t *testing.T) {
 	f := newFakePython(t, `echo started; exec sleep 60`)
 	ctx, cancel := context.WithCancel(context.Background())
 	started := &trigger{at: "started", then: cancel}
-	if _, err := Resolve(ctx, "test-model", started); !errors.Is(err, context.Canceled) {
+	if _, err := Resolve(ctx, Ref{Model: "test-model"}, started); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled during the download: %v", err)
 	}
 	if err := os.MkdirAll(f.dir(), 0o755); err != nil {
@@ -236,7 +236,7 @@ func TestResolveCancelled(t *testing.T) {
 	defer unlock()
 	ctx, cancel = context.WithCancel(context.Background())
 	waiting := &trigger{at: "waiting for another process", then: cancel}
-	if _, err := Resolve(ctx, "test-model", waiting); !errors.Is(err, context.Canceled) {
+	if _, err := Resolve(ctx, Ref{Model: "test-model"}, waiting); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled while another holds the lock: %v", err)
 	}
 }
@@ -265,20 +265,21 @@ func TestResolvePaths(t *testing.T) {
 	for _, test := range []struct{ model, want string }{
 		{file, file}, {home, home}, {"~", home}, {"~/m.gguf", file},
 	} {
-		if got, err := Resolve(context.Background(), test.model, io.Discard); err != nil || got != test.want {
+		if got, err := Resolve(context.Background(), Ref{Model: test.model}, io.Discard); err != nil || got != test.want {
 			t.Errorf("%q resolved to %q (%v), want %q", test.model, got, err, test.want)
 		}
 	}
 	for _, test := range []struct{ model, want string }{
 		{other, "is a file but not a .gguf file"},
-		{"", `model "" is neither`}, {"nobody/nothing", `model "nobody/nothing" is neither a path that exists nor a known name`},
+		{"", `model "": it is neither a path that exists nor a known name`}, {"no-such-name", "is neither a path"},
+		{"./no/such", "is neither a path"}, {"/no/such", "is neither a path"}, {"models/m.gguf", "is neither a path"}, {"a/b/c", "is neither a path"},
 	} {
-		_, err := Resolve(context.Background(), test.model, io.Discard)
+		_, err := Resolve(context.Background(), Ref{Model: test.model}, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: error %v, want %q", test.model, err, test.want)
 			continue
 		}
-		if accepted := "a Hugging Face directory, a .gguf file, or one of smollm2-135m"; !strings.Contains(err.Error(), accepted) {
+		if accepted := "a Hugging Face directory, a .gguf file, a hub's org/name, or one of smollm2-135m"; !strings.Contains(err.Error(), accepted) {
 			t.Errorf("%q: error %v does not list what is accepted", test.model, err)
 		}
 	}

@@ -8,7 +8,10 @@ type Tensor struct {
 	kind  Type
 	shape []int // Hugging Face order: the last dimension is contiguous
 	data  []byte
-	order permutation
+	// scales, if not nil, are the float16 scales of blocks of 32 values, and data then holds only the blocks' codes: the
+	// weight is quantized, and lies in a safetensors file.
+	scales []byte
+	order  permutation
 	// plusOne: one is to be taken off each value; llama.cpp's converter adds it to the weights of norms whose model
 	// computes x * (1 + weight).
 	plusOne bool
@@ -18,7 +21,8 @@ type Tensor struct {
 // Name returns the tensor's Hugging Face name.
 func (t Tensor) Name() string { return t.name }
 
-// Type returns how the values are stored.
+// Type returns how the values are stored. A quantized weight of a safetensors file has the type of its blocks, Q8_0 or
+// Q4_0, though codes and scales lie apart there.
 func (t Tensor) Type() Type { return t.kind }
 
 // Shape returns the dimensions in Hugging Face order: [rows, cols] for a matrix, [n] for a vector.
@@ -42,7 +46,7 @@ func (t Tensor) Cols() int {
 }
 
 // Bytes returns the size of the tensor in its file.
-func (t Tensor) Bytes() int64 { return int64(len(t.data)) }
+func (t Tensor) Bytes() int64 { return int64(len(t.data) + len(t.scales)) }
 
 // Row decodes one row exactly into the first Cols() values of dst. It is safe for concurrent use. Row panics, as an
 // index does, when row is not in [0, Rows()) or dst is too short.
@@ -52,6 +56,10 @@ func (t Tensor) Row(dst []float32, row int) {
 	dst = dst[:cols]
 	if t.make != nil {
 		t.make(dst, row)
+		return
+	}
+	if t.scales != nil {
+		t.expandRow(dst, row)
 		return
 	}
 	if len(t.shape) == 1 && t.order.half > 0 {

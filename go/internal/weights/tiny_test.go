@@ -35,6 +35,10 @@ func TestFormsOfOneModelAgree(t *testing.T) {
 		{"llama-tied", []string{"sharded", "f16.gguf", "f32.gguf"}},
 		{"llama-untied-mha", []string{"f16.gguf"}},
 		{"llama-headdim32", []string{"f16.gguf"}},
+		{"qwen2-tied", []string{"f16.gguf"}},
+		{"qwen3-tied", []string{"f16.gguf"}},
+		{"phi3", []string{"f16.gguf"}},
+		{"gemma3-tied", []string{"f16.gguf"}},
 	} {
 		for _, form := range test.forms {
 			t.Run(test.name+"/"+form, func(t *testing.T) {
@@ -88,6 +92,91 @@ func TestConfigFromMetadata(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOwnSettings compares what the architectures' own metadata becomes with the model's own configuration.
+func TestOwnSettings(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"qwen2-tied":  {"architectures", "model_type", "hidden_act", "tie_word_embeddings"},
+		"qwen3-tied":  {"architectures", "model_type", "hidden_act", "head_dim", "attention_bias", "tie_word_embeddings"},
+		"phi3":        {"architectures", "model_type", "hidden_act", "sliding_window", "intermediate_size"},
+		"gemma3-tied": {"architectures", "model_type", "hidden_activation", "sliding_window", "layer_types", "query_pre_attn_scalar", "head_dim"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want, got map[string]any
+			decode(t, openTest(t, filepath.Join(tiny, name)).Config, &want)
+			decode(t, openTest(t, filepath.Join(tiny, name, "f16.gguf")).Config, &got)
+			for _, key := range keys {
+				if diff := cmp.Diff(want[key], got[key]); diff != "" || got[key] == nil {
+					t.Errorf("%s differs (-want +got):\n%s", key, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestGemma3Settings(t *testing.T) {
+	gemma := func(layers uint32) *ggufBuilder {
+		b := &ggufBuilder{version: 3, alignment: defaultAlignment}
+		b.text("general.architecture", "gemma3")
+		b.uint("gemma3.block_count", layers)
+		for key, n := range map[string]uint32{
+			"embedding_length": 8, "feed_forward_length": 16, "context_length": 32, "attention.head_count": 2,
+			"attention.key_length": 8, "attention.value_length": 8, "attention.sliding_window": 4,
+		} {
+			b.uint("gemma3."+key, n)
+		}
+		b.float("gemma3.attention.layer_norm_rms_epsilon", 1e-6)
+		b.tensor("token_embd.weight", ramp(24), 8, 3)
+		b.tensor("output_norm.weight", []float32{1, 1.5, 0, 1, 1, 1, 1, 1}, 8)
+		return b
+	}
+	sixth, large, every := gemma(7), gemma(62), gemma(3)
+	every.uint("gemma3.attention.sliding_window_pattern", 2)
+	for name, test := range map[string]struct {
+		b      *ggufBuilder
+		full   []int
+		scalar float64
+	}{
+		"every sixth": {sixth, []int{5}, 8}, "27B": {large, []int{5, 11, 17, 23, 29, 35, 41, 47, 53, 59}, 4}, "every second": {every, []int{1}, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := openTest(t, writeFile(t, t.TempDir(), "m.gguf", test.b.bytes()))
+			var got struct {
+				LayerTypes []string `json:"layer_types"`
+				Scalar     float64  `json:"query_pre_attn_scalar"`
+				Theta      float64  `json:"rope_local_base_freq"`
+			}
+			decode(t, c.Config, &got)
+			var full []int
+			for i, kind := range got.LayerTypes {
+				if kind == "full_attention" {
+					full = append(full, i)
+				}
+			}
+			if !slices.Equal(full, test.full) || got.Scalar != test.scalar || got.Theta != 10000 {
+				t.Errorf("full layers %v, scalar %v, theta %v", full, got.Scalar, got.Theta)
+			}
+			norm, row := tensorOf(t, c, "model.norm.weight"), make([]float32, 8)
+			if norm.Row(row, 0); !slices.Equal(row, []float32{0, 0.5, -1, 0, 0, 0, 0, 0}) {
+				t.Errorf("norm %v: the one that the converter adds is still there", row)
+			}
+		})
+	}
+	capped, uneven := gemma(2), gemma(2)
+	capped.float("gemma3.final_logit_softcapping", 30)
+	refused(t, writeFile(t, t.TempDir(), "m.gguf", capped.bytes()), "final_logit_softcapping 30 is not supported")
+	uneven.array("gemma3.attention.sliding_window_pattern", kindBool, 1, []byte{1})
+	refused(t, writeFile(t, t.TempDir(), "m.gguf", uneven.bytes()), "sliding_window_pattern has 1 values for 2 layers")
+}
+
+func tensorOf(t *testing.T, c *Checkpoint, name string) Tensor {
+	t.Helper()
+	tensor, ok := c.Tensor(name)
+	if !ok {
+		t.Fatalf("no tensor %s", name)
+	}
+	return tensor
 }
 
 func decode(t *testing.T, text []byte, into any) {

@@ -8,7 +8,8 @@ import (
 // Type is how a tensor's values are stored.
 type Type uint8
 
-// The types that can be decoded. Their layouts are those of ggml's quantization blocks.
+// The types that can be decoded. The layouts down to Q6K are those of ggml's quantization blocks; I8 and U8 are the
+// integers of safetensors files, which are the codes of quantized weights.
 const (
 	F32 Type = iota
 	F16
@@ -23,7 +24,12 @@ const (
 	Q4K
 	Q5K
 	Q6K
+	I8
+	U8
 )
+
+// ggmlTypes is the number of types that ggml has too, which come first.
+const ggmlTypes = int(Q6K) + 1
 
 // format describes a Type: rows are whole blocks of blockSize values in blockBytes bytes each, and decode writes
 // len(dst) values (whole blocks) from src.
@@ -52,6 +58,8 @@ var formats = [...]format{
 	Q4K:  {"Q4_K", 12, superBlock, 144, decodeQ4K},
 	Q5K:  {"Q5_K", 13, superBlock, 176, decodeQ5K},
 	Q6K:  {"Q6_K", 14, superBlock, 210, decodeQ6K},
+	I8:   {name: "I8", blockSize: 1, blockBytes: 1, decode: decodeI8},
+	U8:   {name: "U8", blockSize: 1, blockBytes: 1, decode: decodeU8},
 }
 
 // foreignFormats names the ggml types that exist but can't be decoded here, for error messages.
@@ -61,7 +69,7 @@ var foreignFormats = map[uint32]string{
 	35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
 }
 
-// String returns ggml's name of the type.
+// String returns the name of the type, which is ggml's or, for I8 and U8, that of safetensors.
 func (t Type) String() string {
 	if int(t) < len(formats) {
 		return formats[t].name
@@ -71,7 +79,7 @@ func (t Type) String() string {
 
 // typeFromGGML finds the Type of a ggml type id.
 func typeFromGGML(id uint32) (Type, error) {
-	for t, format := range formats {
+	for t, format := range formats[:ggmlTypes] {
 		if format.ggml == id {
 			return Type(t), nil
 		}
@@ -84,8 +92,8 @@ func typeFromGGML(id uint32) (Type, error) {
 }
 
 func typeNames() string {
-	names := make([]string, len(formats))
-	for t, format := range formats {
+	names := make([]string, ggmlTypes)
+	for t, format := range formats[:ggmlTypes] {
 		names[t] = format.name
 	}
 	return strings.Join(names, " ")

@@ -82,11 +82,6 @@ def _auto(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be 'auto': this build chooses by device, got {value!r}")
 
 
-def _no_dummy_weight(name: str, value: Any) -> None:
-    if as_bool(name, value):
-        raise ValueError(f"{name} must be False: this build has no random weights")
-
-
 def _one_rank(name: str, value: Any) -> None:
     if value is not None and getattr(value, "size", None) != 1:
         raise ValueError(f"{name} must be None or have size 1: LLM runs one rank, got {value!r}")
@@ -112,6 +107,8 @@ def _seconds(name: str, value: Any) -> None:
 
 # None means the default for each of these.
 _PASSED: dict[str, Check] = {
+    "model_source": _name,
+    "use_dummy_weight": as_bool,
     "device": _name,
     "num_threads": _positive,
     "max_running_req": _positive,
@@ -138,6 +135,5 @@ _WITHOUT_EFFECT: dict[str, Check] = {
     "distributed_timeout": _seconds,
     "use_pynccl": as_bool,
     "offline_mode": as_bool,
-    "use_dummy_weight": _no_dummy_weight,
     "tp_info": _one_rank,
 }

@@ -1,0 +1,100 @@
+package weights
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// encoder quantizes one group: it writes the codes and returns the scale. The values are finite.
+type encoder func(codes []byte, values []float32) float32
+
+// encoders has the encoder and its bytes of codes in a group for each number of bits.
+var encoders = map[int]struct {
+	encode encoder
+	size   int
+}{
+	8: {encodeQ80, groupSize},
+	4: {encodeQ40, groupSize / 2},
+}
+
+// quantizeRow quantizes whole groups of a row into codes and float16 scales.
+func quantizeRow(codes, scales []byte, row []float32, bits int) error {
+	coder := encoders[bits]
+	for g := range len(row) / groupSize {
+		values := row[g*groupSize:][:groupSize]
+		for i, x := range values {
+			if !(math.Abs(float64(x)) <= math.MaxFloat32) {
+				return fmt.Errorf("value %d is %v, which can't be quantized", g*groupSize+i, x)
+			}
+		}
+		scale := coder.encode(codes[g*coder.size:][:coder.size], values)
+		half := halfOf(scale)
+		if half&0x7fff == 0x7c00 {
+			return fmt.Errorf("values %d to %d have the scale %v, which passes the range of float16", g*groupSize, (g+1)*groupSize-1, scale)
+		}
+		binary.LittleEndian.PutUint16(scales[g*scaleBytes:], half)
+	}
+	return nil
+}
+
+// encodeQ80 is ggml's quantize_row_q8_0_ref: halves are rounded away from zero.
+func encodeQ80(codes []byte, values []float32) float32 {
+	var largest float32
+	for _, x := range values {
+		largest = max(largest, float32(math.Abs(float64(x))))
+	}
+	scale := largest / 127
+	inverse := inverseOf(scale)
+	for i, x := range values {
+		codes[i] = byte(int8(math.Round(float64(x * inverse))))
+	}
+	return scale
+}
+
+// encodeQ40 is ggml's quantize_row_q4_0_ref. The value of the largest magnitude becomes -8, so that one more code is of
+// use. The product is converted before the sum, because Go may otherwise fuse the two roundings.
+func encodeQ40(codes []byte, values []float32) float32 {
+	var largest, magnitude float32
+	for _, x := range values {
+		if m := float32(math.Abs(float64(x))); m > magnitude {
+			largest, magnitude = x, m
+		}
+	}
+	scale := largest / -8
+	inverse := inverseOf(scale)
+	code := func(x float32) byte { return min(byte(float32(x*inverse)+8.5), 15) }
+	for i := range codes {
+		codes[i] = code(values[i]) | code(values[i+groupSize/2])<<4
+	}
+	return scale
+}
+
+// inverseOf returns 1/scale, and 0 for a scale so small that float16 has none of its kind and its inverse may be
+// infinite.
+func inverseOf(scale float32) float32 {
+	inverse := 1 / scale
+	if math.IsInf(float64(inverse), 0) {
+		return 0
+	}
+	return inverse
+}
+
+// halfOf rounds to the nearest float16, to the even one of two, and to infinity what is too large. x is not a NaN.
+func halfOf(x float32) uint16 {
+	const (
+		smallestNormal = 0x1p-14
+		tooLarge       = 65520 // half way between the largest finite float16 and what would come next
+		rebias         = (127 - 15) << 23
+	)
+	bits := math.Float32bits(x)
+	sign := uint16(bits >> 16 & 0x8000)
+	bits &= 0x7fffffff
+	switch magnitude := math.Float32frombits(bits); {
+	case magnitude >= tooLarge:
+		return sign | 0x7c00
+	case magnitude < smallestNormal:
+		return sign | uint16(math.RoundToEven(float64(magnitude)*0x1p24))
+	}
+	return sign | uint16((bits-rebias+0xfff+bits>>13&1)>>13)
+}
