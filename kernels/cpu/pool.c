@@ -85,7 +85,7 @@ static int64_t run_range(msgl_pool *p, msgl_range *r, int thread, uint32_t turn)
   int64_t done = 0;
   uint64_t v = atomic_load_explicit(&r->next, memory_order_acquire);
   while (v >> 32 == turn) {
-    int64_t from = (int64_t)(v & UINT32_MAX), end = atomic_load_explicit(&r->end, memory_order_relaxed);
+    int64_t from = (int64_t)(v & UINT32_MAX), end = atomic_load_explicit(&r->end, memory_order_acquire);
     int64_t to = msgl_min(from + atomic_load_explicit(&p->step, memory_order_relaxed), end);
     if (from >= end) break;
     if (!atomic_compare_exchange_weak_explicit(&r->next, &v, claim(turn, to), memory_order_acquire, memory_order_acquire)) continue;
@@ -104,12 +104,15 @@ static int run_phase(msgl_pool *p, int thread, uint32_t turn) {
   return done > 0 && atomic_fetch_sub(&p->left, done) == done;
 }
 
-// Lays out the ranges of a phase; the turn of that phase makes them claimable.
+// Lays out the ranges of a phase; the turn of that phase makes them claimable. A
+// late thread of an earlier turn may hold a claim that failed only at the old end:
+// its range must belong to the new turn before it gets the new end.
 static void split(msgl_pool *p, const msgl_phase *ph, uint32_t turn) {
   atomic_store_explicit(&p->left, ph->items, memory_order_relaxed);
   atomic_store_explicit(&p->step, ph->step, memory_order_relaxed);
   for (int i = 0; i < p->threads; i++) {
-    atomic_store_explicit(&p->ranges[i].end, ph->items * (i + 1) / p->threads, memory_order_relaxed);
+    atomic_store_explicit(&p->ranges[i].next, claim(turn, UINT32_MAX), memory_order_relaxed);
+    atomic_store_explicit(&p->ranges[i].end, ph->items * (i + 1) / p->threads, memory_order_release);
     atomic_store_explicit(&p->ranges[i].next, claim(turn, ph->items * i / p->threads), memory_order_release);
   }
 }
