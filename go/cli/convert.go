@@ -15,14 +15,16 @@ func convertCommand(p *program) *cobra.Command {
 		Short: "Quantize a model once, save it, and print its path",
 		Long: `Quantize a model's weights once and save them as a directory that --model takes.
 
-int8 halves a bfloat16 model and hardly changes what it answers. int4 brings it
-to about 30 % and costs some quality, in small models more. Each run of 32 values
-of a row shares one scale. Embeddings and the output head get 8 bits in both;
-norms, biases and the routers of experts stay as they are.
+int8 halves the files of a bfloat16 model and hardly changes its answers. int4
+brings them to about a third and costs quality, in small models more than in
+large ones. Each run of 32 values of a row shares one scale. Embeddings and the
+output head get 8 bits in both; norms, biases and the routers of experts stay as
+they are.
 
 The output holds the tokenizer and the configuration too, so it is all that a
-run needs; the original is only read. A GGUF file is not converted: it can be run
-as it is.`,
+run needs; the original is only read. A run still expands the weights to its
+--dtype, so it is the files that shrink, not a run's memory. A GGUF file is not
+converted: it can be run as it is.`,
 		Example: `  minisgl convert --model Qwen/Qwen3-0.6B --quantization int8 --output qwen3-int8
   minisgl serve --model qwen3-int8`,
 		Args: cobra.NoArgs,

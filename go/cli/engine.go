@@ -63,7 +63,7 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.disableOverlap, "disable-overlap-schedule", false, "plan a batch only when the one before is done")
 	flags.Uint64Var(&f.seed, "seed", 0, "for the random numbers of requests that bring no seed (default 42)")
 	flags.Var(&f.logLevel, "log-level", "debug, info, warning or error")
-	flags.Var(&f.tensorParallel, "tensor-parallel-size", "devices to split the model over; a CPU build has one")
+	flags.Var(&f.tensorParallel, "tensor-parallel-size", "ranks to split the model over; on a CPU they share the threads, for trying it out")
 	flags.StringVar(&f.attention, "attention-backend", "auto", "only auto in a CPU build")
 	flags.StringVar(&f.moe, "moe-backend", "auto", "only auto in a CPU build")
 	flags.StringVar(&f.source, "model-source", "huggingface", sourceUsage)
@@ -76,8 +76,6 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 func (f *engineFlags) check() error {
 	const cpuOnly = "this build runs on the CPU"
 	switch {
-	case f.tensorParallel > 1:
-		return usageErrorf("--tensor-parallel-size %d: %s and has one device; use 1", f.tensorParallel, cpuOnly)
 	case f.attention != "auto":
 		return usageErrorf("--attention-backend %s: %s and has no GPU attention; use auto", f.attention, cpuOnly)
 	case f.moe != "auto":
@@ -95,7 +93,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		log.Info("--cuda-graph-max-bs and --disable-pynccl have no effect on the CPU")
 	}
 	return llm.Config{
-		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, Device: f.device, Threads: int(f.threads),
+		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
 		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: f.mixed,

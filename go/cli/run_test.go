@@ -56,6 +56,11 @@ type fakeEngine struct{ f *fakeEngines }
 
 func (e *fakeEngine) Info() llm.Info              { return llm.Info{Model: e.f.config.Model} }
 func (e *fakeEngine) Drain(context.Context) error { return nil }
+func (e *fakeEngine) Stats() llm.Stats            { return llm.Stats{} }
+func (e *fakeEngine) FlushCache() (int, error)    { return 0, nil }
+
+func (e *fakeEngine) Encode(string, bool) ([]int32, error) { return nil, nil }
+func (e *fakeEngine) Decode([]int32, bool) (string, error) { return "", nil }
 
 func (e *fakeEngine) Close() error {
 	e.f.closed++
@@ -144,7 +149,7 @@ func generateConfig(t *testing.T, args ...string) llm.Config {
 
 func TestEngineFlags(t *testing.T) {
 	defaults := llm.Config{
-		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", Device: "auto", MaxRunningReq: 256, PageSize: 1,
+		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", Device: "auto", TPSize: 1, MaxRunningReq: 256, PageSize: 1,
 		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic",
 	}
 	with := func(change func(*llm.Config)) llm.Config {
@@ -162,6 +167,7 @@ func TestEngineFlags(t *testing.T) {
 		{"--cache naive --tp 1", with(func(c *llm.Config) { c.CacheType = "naive" })},
 		{"--tp-size=1 --attn auto --graph 0 --moe auto", defaults},
 		{"--num-pages 64 --page-size 16", with(func(c *llm.Config) { c.NumPageOverride, c.PageSize = 64, 16 })},
+		{"--tp 2", with(func(c *llm.Config) { c.TPSize = 2 })},
 		{"--max-prefill 32", with(func(c *llm.Config) { c.MaxExtendTokens = 32 })},
 		{"--max-extend-length 33", with(func(c *llm.Config) { c.MaxExtendTokens = 33 })},
 		{"--max-running-requests 4 --max-seq-len-override 99", with(func(c *llm.Config) { c.MaxRunningReq, c.MaxSeqLenOverride = 4, 99 })},
@@ -186,20 +192,20 @@ func TestEngineFlags(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	tests := []struct{ args, want string }{
-		{"serve --m x", "ambiguous option: --m could be --max-prefill-length, --max-running-requests, --max-seq-len-override, --memory-ratio, --mixed-prefill-tokens, --model-path, --model-source, --moe-backend"},
+		{"serve --m x", "ambiguous option: --m could be --max-prefill-length, --max-queued-requests, --max-running-requests, --max-seq-len-override, --memory-ratio, --mixed-prefill-tokens, --model-path, --model-source, --moe-backend"},
 		{"serve --num 3", "ambiguous option: --num could be --num-pages, --num-tokenizer"},
 		{"serve --nonsense 3", "unknown flag: --nonsense"},
 		{"serve --port abc", "invalid argument \"abc\" for \"--port\""},
 		{"serve --port 70000", "--port must be 0 (any free one) to 65535, got 70000"},
 		{"serve --port", "flag needs an argument: --port"},
 		{"serve extra", "unknown command \"extra\""},
-		{"serve --tp 2", "one device"},
 		{"serve --attn fa,fi", "no GPU attention"},
 		{"serve --moe-backend fused", "runs on the CPU"},
 		{"serve --page-size 0", "at least 1"},
 		{"serve --memory-ratio 0", "(0, 1]"},
 		{"serve --graph -1", "at least 0"},
 		{"serve --num-tokenizer -1", "at least 0"},
+		{"serve --max-queued-requests -1", "0 (no limit) or more"},
 		{"serve --log-level loud", "debug, info, warning or error"},
 		{"serve --drain-timeout -3", "number of seconds"},
 		{"generate", "there is no prompt"},
@@ -225,6 +231,7 @@ func TestUsageErrors(t *testing.T) {
 func TestServe(t *testing.T) {
 	for _, args := range []string{
 		"--port=0 --model M", "--port 0 --drain-timeout 1.5 --log-level debug", "--port 0 --num-tok 2", "--port 0 --tokenizer-count 2 --host 127.0.0.1",
+		"--port 0 --served-model-name m --strict-model --api-key k --cors-origin * --max-queued-requests 5 --enable-metrics",
 	} {
 		f := &fakeEngines{}
 		code, _, stderr := call(t, ended(), f, "", append([]string{"serve"}, strings.Fields(args)...)...)

@@ -22,7 +22,7 @@ type (
 
 // The reasons why a request ended.
 const (
-	FinishStop   = core.FinishStop   // an end-of-sequence token
+	FinishStop   = core.FinishStop   // an end-of-sequence token, or one of Request's stops
 	FinishLength = core.FinishLength // max_tokens, or the context is full
 	FinishAbort  = core.FinishAbort  // the caller gave up, or the engine was closed
 	FinishError  = core.FinishError  // the device failed; see Event.Err
@@ -34,10 +34,15 @@ func DefaultSampling() SamplingParams { return core.DefaultSampling() }
 // Request is one prompt. TokenIDs wins when it is not nil; else Text is encoded,
 // with the special tokens that the tokenizer adds (no chat template; see
 // LLM.EncodeChat).
+//
+// Stop and StopTokenIDs end a Stream early, with FinishStop: the text ends right
+// before the stop string, and a stop token is not reported. Generate refuses them.
 type Request struct {
-	Text     string
-	TokenIDs []int32
-	Params   SamplingParams
+	Text         string
+	TokenIDs     []int32
+	Params       SamplingParams
+	Stop         []string // at most 16, each of 1 to 4096 bytes
+	StopTokenIDs []int32
 }
 
 // Event is one step of a running request. Every accepted request gives exactly
@@ -47,8 +52,9 @@ type Request struct {
 type Event struct {
 	Token    int32        // the generated token, if HasToken
 	HasToken bool         // false: this event only ends the request
-	Text     string       // text that became certain; "" while a character is incomplete
+	Text     string       // text that became certain; "" while a character, or what may be a stop string, is incomplete
 	Finish   FinishReason // "" while running
+	Stop     string       // the stop string that ended the request, if one did
 	Err      error        // why, if Finish is FinishError
 	Usage    Usage        // as of this event
 }

@@ -17,6 +17,7 @@ type Config struct {
 	DummyWeight       bool         `json:"use_dummy_weight"`     // random weights; only the configuration and the tokenizer are read
 	DType             string       `json:"dtype"`                // auto (default), float32, bfloat16
 	Device            string       `json:"device"`               // auto (default), cpu, ref
+	TPSize            int          `json:"tp_size"`              // tensor-parallel ranks, each a device of this process; default 1
 	Threads           int          `json:"num_threads"`          // default: the CPU cores that the process may use
 	MaxRunningReq     int          `json:"max_running_req"`      // requests that run at once; default 256
 	MaxSeqLenOverride int          `json:"max_seq_len_override"` // default: the model's max_position_embeddings
@@ -39,6 +40,7 @@ const (
 	defaultMemoryRatio     = 0.9
 	defaultSeed            = 42
 	maxPageSize            = 256
+	maxTPSize              = 64
 	maxRunningReqLimit     = 65536
 )
 
@@ -51,6 +53,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.CacheType, "radix")
 	setDefault(&c.SchedulePolicy, "fcfs")
 	setDefault(&c.Admission, "optimistic")
+	setDefault(&c.TPSize, 1)
 	setDefault(&c.MaxRunningReq, defaultMaxRunningReq)
 	setDefault(&c.MaxExtendTokens, defaultMaxExtendTokens)
 	setDefault(&c.PageSize, 1)
@@ -95,6 +98,8 @@ func (c Config) validate() error {
 		return core.Invalid("admission", "must be optimistic or conservative, got %q", c.Admission)
 	case c.MixedTokens < 0:
 		return core.Invalid("mixed_prefill_tokens", "must be 0 (off) or more, got %d", c.MixedTokens)
+	case c.TPSize < 1 || c.TPSize > maxTPSize:
+		return core.Invalid("tp_size", "must be 1 to %d, got %d", maxTPSize, c.TPSize)
 	case c.Threads < 0 || c.Threads > 1024:
 		return core.Invalid("num_threads", "must be 0 (all cores) to 1024, got %d", c.Threads)
 	case c.MaxRunningReq < 1 || c.MaxRunningReq > maxRunningReqLimit:

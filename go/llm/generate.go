@@ -22,6 +22,9 @@ func (l *LLM) Generate(ctx context.Context, reqs []Request, progress func(Progre
 	j := &job{start: time.Now(), outputs: make([]Output, len(reqs)), index: make(map[core.UID]int, len(reqs)), done: make(chan struct{})}
 	prepared := make([]*core.Req, len(reqs))
 	for i, req := range reqs {
+		if len(req.Stop)+len(req.StopTokenIDs) > 0 {
+			return nil, atIndex(core.Invalid("stop", "only a stream can stop early"), i)
+		}
 		r, err := l.prepare(req)
 		if err != nil {
 			return nil, atIndex(err, i)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/minisgl/minisgl/go/internal/core"
-	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/engine"
 	"github.com/minisgl/minisgl/go/internal/kvcache/naive"
 	"github.com/minisgl/minisgl/go/internal/kvcache/radix"
@@ -32,7 +31,7 @@ type LLM struct {
 	cfg    Config
 	info   Info
 	tok    *tokenizer.Tokenizer
-	dev    device.Device
+	model  *loaded
 	eng    *engine.Engine
 	sched  *scheduler.Scheduler
 	nextID atomic.Uint64
@@ -64,7 +63,7 @@ func New(ctx context.Context, cfg Config) (*LLM, error) {
 		return nil, err
 	}
 	l := &LLM{
-		cfg: cfg, info: m.info, tok: m.tok, dev: m.dev, eng: m.eng,
+		cfg: cfg, info: m.info, tok: m.tok, model: m, eng: m.eng,
 		sched:    newScheduler(cfg, m),
 		commands: make(chan command),
 		stopped:  make(chan struct{}),
@@ -211,7 +210,7 @@ func (l *LLM) Close() error {
 	l.closing.Do(func() {
 		l.send(command{kind: quit})
 		<-l.stopped
-		l.closeErr = errors.Join(l.dev.Close(), l.tok.Close())
+		l.closeErr = l.model.close()
 	})
 	return l.closeErr
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/minisgl/minisgl/go/internal/core"
 	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/device/cpu"
 	"github.com/minisgl/minisgl/go/internal/device/ref"
@@ -25,7 +26,7 @@ import (
 type loaded struct {
 	info Info
 	tok  *tokenizer.Tokenizer
-	dev  device.Device
+	devs []device.Device // one for each rank
 	eng  *engine.Engine
 	eos  []int32
 }
@@ -71,7 +72,10 @@ func load(ctx context.Context, cfg Config) (m *loaded, err error) {
 	if m.info.Defaults, err = samplingDefaults(ck.Generation, cfg.Logger); err != nil {
 		return m, err
 	}
-	if err := m.openDevice(cfg); err != nil {
+	if err := mc.CheckShards(cfg.TPSize); err != nil {
+		return m, core.Invalid("tp_size", "%v", err)
+	}
+	if err := m.openDevices(cfg); err != nil {
 		return m, err
 	}
 	if err := m.build(cfg, mc, ck); err != nil {
@@ -134,7 +138,7 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	m.eng, err = engine.New(engine.Config{
 		DType: dt, PageSize: cfg.PageSize, NumPages: pages, MaxRunning: cfg.MaxRunningReq,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, Vocab: vocab,
-	}, mc, src, m.dev)
+	}, mc, src, m.devs...)
 	if err == nil {
 		reportUnused(m.eng.Unused(ck.Names()), cfg.Logger)
 	}
@@ -155,9 +159,12 @@ func reportUnused(names []string, log *slog.Logger) {
 }
 
 func (m *loaded) close() error {
+	if m.eng != nil {
+		m.eng.Close()
+	}
 	var errs []error
-	if m.dev != nil {
-		errs = append(errs, m.dev.Close())
+	for _, dev := range m.devs {
+		errs = append(errs, dev.Close())
 	}
 	if m.tok != nil {
 		errs = append(errs, m.tok.Close())
@@ -165,17 +172,29 @@ func (m *loaded) close() error {
 	return errors.Join(errs...)
 }
 
-// openDevice starts the device that the configuration names.
-func (m *loaded) openDevice(cfg Config) error {
+// openDevices starts the devices that the configuration names, one for each
+// rank; on a CPU the ranks share the threads.
+func (m *loaded) openDevices(cfg Config) error {
 	if cfg.Device == "ref" {
-		m.dev, m.info.Device, m.info.Threads = ref.New(), "ref", 1
+		for range cfg.TPSize {
+			m.devs = append(m.devs, ref.New())
+		}
+		m.info.Device, m.info.Threads = "ref", cfg.TPSize
 		return nil
 	}
-	d, err := cpu.New(cfg.Threads)
-	if err != nil {
-		return err
+	threads := cfg.Threads
+	if threads == 0 {
+		threads = cpu.Cores()
 	}
-	m.dev, m.info.Device, m.info.Threads = d, fmt.Sprintf("cpu (%s)", d.ISA()), d.Threads()
+	for range cfg.TPSize {
+		d, err := cpu.New(max(1, threads/cfg.TPSize))
+		if err != nil {
+			return err
+		}
+		m.devs = append(m.devs, d)
+		m.info.Device = fmt.Sprintf("cpu (%s)", d.ISA())
+		m.info.Threads += d.Threads()
+	}
 	return nil
 }
 

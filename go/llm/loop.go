@@ -14,7 +14,7 @@ type command struct {
 	sink  sink        // where their outputs go
 	uids  []core.UID  // of abortReqs
 	hook  ForwardHook // of setHook
-	count chan int    // of countLive
+	count chan int    // of countLive and flushCache
 	reply chan error  // of checkIntegrity and setHook
 }
 
@@ -27,6 +27,7 @@ const (
 	countLive
 	checkIntegrity
 	setHook
+	flushCache
 	quit
 )
 
@@ -114,6 +115,8 @@ func (l *LLM) do(c command) bool {
 	case setHook:
 		l.hook = c.hook
 		c.reply <- nil
+	case flushCache:
+		c.count <- l.sched.Reset()
 	case quit:
 		return false
 	}

@@ -133,6 +133,7 @@ func policies(base llm.Config) []llm.Config {
 				func(c *llm.Config) { c.Admission = "conservative" },
 				func(c *llm.Config) { c.MixedTokens = 5 },
 				func(c *llm.Config) { c.MixedTokens, c.DisableOverlap = 64, true },
+				func(c *llm.Config) { c.TPSize = 2 },
 			} {
 				cfg := base
 				cfg.CacheType, cfg.NumPageOverride = cache, pages

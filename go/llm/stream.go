@@ -3,6 +3,7 @@ package llm
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/minisgl/minisgl/go/internal/core"
@@ -13,24 +14,30 @@ import (
 // Stream is a running request, read by one goroutine. Its events wait in memory
 // until they are read; there are at most as many as the request has tokens.
 type Stream struct {
-	l      *LLM
-	uid    core.UID
-	detok  *tokenizer.Detokenizer
-	usage  Usage
-	ended  bool
-	unhook func() bool
-	queue  queue
+	l       *LLM
+	uid     core.UID
+	detok   *tokenizer.Detokenizer
+	stop    *stopMatcher
+	stopIDs []int32
+	usage   Usage
+	ended   bool
+	unhook  func() bool
+	queue   queue
 }
 
 // Stream starts a request. An InvalidError says what is wrong with it; ErrClosed
 // and ErrDraining that the engine takes none. When ctx ends the request is
 // aborted. Text leaves out special tokens.
 func (l *LLM) Stream(ctx context.Context, req Request) (*Stream, error) {
+	stop, err := newStopMatcher(req.Stop)
+	if err != nil {
+		return nil, err
+	}
 	r, err := l.prepare(req)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{l: l, uid: r.UID, detok: l.tok.NewDetokenizer(true)}
+	s := &Stream{l: l, uid: r.UID, detok: l.tok.NewDetokenizer(true), stop: stop, stopIDs: req.StopTokenIDs}
 	s.usage.PromptTokens = r.PromptLen
 	s.queue.ready = make(chan struct{}, 1)
 	if !l.send(command{kind: addReqs, reqs: []*core.Req{r}, sink: &s.queue}) {
@@ -53,18 +60,35 @@ func (s *Stream) Next(ctx context.Context) (Event, error) {
 	return s.event(item), nil
 }
 
-// event turns a token into text.
+// event turns a token into text. A stop string or a stop token ends the request
+// here: the engine doesn't know of them, so what it computes on is aborted.
 func (s *Stream) event(it item) Event {
 	ev := Event{Token: it.token, HasToken: it.hasToken, Finish: it.finish, Err: it.err}
-	if it.hasToken {
-		ev.Text = s.detok.Push(it.token)
+	text := ""
+	switch {
+	case it.hasToken && slices.Contains(s.stopIDs, it.token):
+		ev = Event{Finish: FinishStop}
+	case it.hasToken:
+		text = s.detok.Push(it.token)
 		s.usage.CompletionTokens++
 		s.usage.CachedTokens = it.cached
 	}
-	if it.finish != "" {
-		ev.Text += s.detok.Flush()
+	if ev.Finish != "" {
+		text += s.detok.Flush()
+	}
+	ev.Text, ev.Stop = s.stop.push(text)
+	switch {
+	case ev.Stop != "":
+		ev.Finish, ev.Err = FinishStop, nil
+	case ev.Finish != "":
+		ev.Text += s.stop.release()
+	}
+	if ev.Finish != "" {
 		s.ended = true
 		s.unhook()
+		if it.finish == "" {
+			s.abort()
+		}
 	}
 	ev.Usage = s.usage
 	return ev

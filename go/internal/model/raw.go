@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -88,11 +87,27 @@ func (r *rawConfig) decode(into any) error {
 // readShared reads what has one meaning in every family, and refuses what none
 // supports and would change the result.
 func readShared(r *rawConfig, c *Config) (err error) {
-	if present(r.Quantization) {
-		return errors.New("config.json: quantization_config is not supported; use a bfloat16, float16 or float32 checkpoint, or a GGUF file")
+	if err := checkQuantization(r.Quantization); err != nil {
+		return err
 	}
 	c.Activation, err = activation("hidden_act", r.HiddenAct)
 	return err
+}
+
+// checkQuantization lets only the project's own quantization pass: it changes how
+// weights are stored, and their reader knows it.
+func checkQuantization(field json.RawMessage) error {
+	var q struct {
+		Method string `json:"quant_method"`
+	}
+	if !present(field) {
+		return nil
+	}
+	if err := json.Unmarshal(field, &q); err != nil || q.Method != "minisgl" {
+		return fmt.Errorf("config.json: quantization_config with quant_method %q is not supported; use a bfloat16, float16 or float32 checkpoint, "+
+			"one that minisgl convert made, or a GGUF file", q.Method)
+	}
+	return nil
 }
 
 // activation finds an activation by the name that transformers gives it.

@@ -2,6 +2,7 @@ package weights
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -211,17 +214,33 @@ func (c *Conversion) writeWeights(ctx context.Context, path string, source *Chec
 	return nil
 }
 
+// write writes the tensor; the rows of one that is quantized are divided among the cores.
 func (p *conversion) write(ctx context.Context, file *safetensorsWriter, progress *conversionProgress) error {
 	if p.bits == 0 {
 		progress.add(p.source.Bytes())
-		_, err := file.at(p.codes).Write(p.source.data)
+		_, err := file.at(p.codes, 0).Write(p.source.data)
 		return errors.Join(err, ctx.Err())
 	}
-	rows, cols := p.source.Rows(), p.source.Cols()
-	row, scale := make([]float32, cols), make([]byte, cols/groupSize*scaleBytes)
-	code := make([]byte, p.codes.shape[1])
-	codes, scales := bufio.NewWriterSize(file.at(p.codes), 1<<20), bufio.NewWriterSize(file.at(p.scales), 1<<16)
-	for r := range rows {
+	workers := min(runtime.GOMAXPROCS(0), p.source.Rows())
+	errs := make([]error, workers)
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			first, end := w*p.source.Rows()/workers, (w+1)*p.source.Rows()/workers
+			errs[w] = p.writeRows(ctx, file, first, end, progress)
+		})
+	}
+	group.Wait()
+	return cmp.Or(errs...)
+}
+
+// writeRows quantizes and writes the rows from first to before end.
+func (p *conversion) writeRows(ctx context.Context, file *safetensorsWriter, first, end int, progress *conversionProgress) error {
+	row := make([]float32, p.source.Cols())
+	code, scale := make([]byte, p.codes.shape[1]), make([]byte, p.scales.shape[1]*scaleBytes)
+	codes := bufio.NewWriterSize(file.at(p.codes, first), 1<<20)
+	scales := bufio.NewWriterSize(file.at(p.scales, first), 1<<16)
+	for r := first; r < end; r++ {
 		p.source.Row(row, r)
 		if err := quantizeRow(code, scale, row, p.bits); err != nil {
 			return fmt.Errorf("row %d: %w", r, err)
@@ -231,19 +250,22 @@ func (p *conversion) write(ctx context.Context, file *safetensorsWriter, progres
 		if err := errors.Join(errCodes, errScales, ctx.Err()); err != nil {
 			return err
 		}
-		progress.add(p.source.Bytes() / int64(rows))
+		progress.add(p.source.Bytes() / int64(p.source.Rows()))
 	}
 	return errors.Join(codes.Flush(), scales.Flush())
 }
 
 // conversionProgress writes how far a conversion is, at most every few seconds.
 type conversionProgress struct {
+	mu          sync.Mutex
 	to          io.Writer
 	done, total int64
 	last        time.Time
 }
 
 func (p *conversionProgress) add(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.done += n
 	if now := time.Now(); now.Sub(p.last) >= reportInterval {
 		p.last = now

@@ -83,7 +83,7 @@ func (c *Checkpoint) joinScales(q *quantization, homes map[string]string) error 
 			return fmt.Errorf("%s: tensor %q: %w", homes[name], name, err)
 		}
 		c.tensors[name] = t
-		delete(c.tensors, name+strings.TrimPrefix(scaleEnd, weightEnd))
+		delete(c.tensors, strings.TrimSuffix(name, weightEnd)+scaleEnd)
 	}
 	for _, name := range c.Names() {
 		if q != nil && strings.HasSuffix(name, scaleEnd) {

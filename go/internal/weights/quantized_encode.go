@@ -38,7 +38,7 @@ func quantizeRow(codes, scales []byte, row []float32, bits int) error {
 	return nil
 }
 
-// encodeQ80 is ggml's quantize_row_q8_0_ref: halves are rounded away from zero.
+// encodeQ80 is the rule of ggml's quantize_row_q8_0_ref: halves are rounded away from zero.
 func encodeQ80(codes []byte, values []float32) float32 {
 	var largest float32
 	for _, x := range values {
@@ -52,10 +52,11 @@ func encodeQ80(codes []byte, values []float32) float32 {
 	return scale
 }
 
-// encodeQ40 is ggml's quantize_row_q4_0_ref. The value of the largest magnitude becomes -8, so that one more code is of
+// encodeQ40 is the rule of ggml's quantize_row_q4_0_ref. The value of the largest magnitude becomes -8, so that one more code is of
 // use. The product is converted before the sum, because Go may otherwise fuse the two roundings.
 func encodeQ40(codes []byte, values []float32) float32 {
-	var largest, magnitude float32
+	var largest float32
+	magnitude := float32(-1)
 	for _, x := range values {
 		if m := float32(math.Abs(float64(x))); m > magnitude {
 			largest, magnitude = x, m
@@ -70,8 +71,7 @@ func encodeQ40(codes []byte, values []float32) float32 {
 	return scale
 }
 
-// inverseOf returns 1/scale, and 0 for a scale so small that float16 has none of its kind and its inverse may be
-// infinite.
+// inverseOf returns 1/scale, and 0 where that is infinite: such scales are zero as float16, so codes don't matter.
 func inverseOf(scale float32) float32 {
 	inverse := 1 / scale
 	if math.IsInf(float64(inverse), 0) {

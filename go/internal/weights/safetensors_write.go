@@ -90,8 +90,14 @@ func unsigned(shape []int) []uint64 {
 	return out
 }
 
-// at returns a writer of a section's values.
-func (f *safetensorsWriter) at(s *section) io.Writer { return io.NewOffsetWriter(f.file, s.start) }
+// at returns a writer of a section's values from a row on. Several may be in use at a time.
+func (f *safetensorsWriter) at(s *section, row int) io.Writer {
+	start := s.start
+	if row > 0 {
+		start += int64(row) * (s.bytes() / int64(s.shape[0]))
+	}
+	return io.NewOffsetWriter(f.file, start)
+}
 
 // finish closes the file after err, which it returns. Without one, all must have been written.
 func (f *safetensorsWriter) finish(err error) error {

@@ -37,7 +37,7 @@ type Device struct {
 // best of the machine unless the environment variable MINISGL_CPU_ISA names one.
 func New(threads int) (*Device, error) {
 	if threads <= 0 {
-		threads = physicalCores()
+		threads = Cores()
 	}
 	pool, err := kernels.NewPool(threads)
 	if err != nil {
@@ -52,6 +52,9 @@ func New(threads int) (*Device, error) {
 	d.runner.Go(d.run)
 	return d, nil
 }
+
+// Cores is the number of physical cores that the process may use.
+func Cores() int { return physicalCores() }
 
 // Name returns "cpu".
 func (d *Device) Name() string { return "cpu" }
