@@ -61,6 +61,7 @@ lint: setup $(GOLANGCI) ## gofmt, vet, golangci-lint, ruff
 	cd bindings && $(GOLANGCI) run ./native/...
 	$(PY) -m ruff check python scripts
 	$(PY) -m ruff format --check python scripts
+	$(PY) -m mypy
 
 $(GOLANGCI):
 	@echo "golangci-lint: building $(LINTER) (once, a few minutes)"
@@ -73,6 +74,10 @@ models/Qwen3-0.6B: ## Not the real one: its shape and tokenizer, random weights,
 .PHONY: bench-turns
 bench-turns: setup ## What the radix cache is worth: conversations of 5 turns, 20 users
 	go run ./bench/ablation turns
+
+.PHONY: wheel
+wheel: setup ## Build a wheel, install it into an empty environment and try it
+	@scripts/wheel.sh
 
 .PHONY: fuzz
 fuzz: setup ## Each fuzz target for FUZZTIME (20s)

@@ -6,10 +6,12 @@
 # bindings/minisgl_native (it has to lie inside the module) and compiles it
 # there; only the shared library goes into the package. It leaves libpython
 # unlinked (-dynamic-link), so it loads into any CPython of the same version.
+#
+#   MINISGL_BUILD_PYTHON   the interpreter to build for (default: that of .venv)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-python=$root/.venv/bin/python
+python=${MINISGL_BUILD_PYTHON:-$root/.venv/bin/python}
 out=$root/python/minisgl/_native
 generated=$root/bindings/minisgl_native
 name=minisgl_native
@@ -19,7 +21,9 @@ die() {
   exit 1
 }
 
-[ -x "$python" ] || die ".venv is missing; run scripts/venv.sh first"
+[ -x "$python" ] || die "$python is missing; run scripts/venv.sh first"
+suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+stamp_file=$out/.stamp$suffix
 ls "$root"/build/lib/tokenizers-*/libtokenizers.a >/dev/null 2>&1 ||
   die "the tokenizers library is missing; run scripts/tokenizers-lib.sh first"
 
@@ -34,7 +38,7 @@ sources() {
   go env GOVERSION GOARCH CC
 }
 stamp=$(sources | sha256sum | cut -d ' ' -f 1)
-[ "$(cat "$out/.stamp" 2>/dev/null)" != "$stamp" ] || exit 0
+[ "$(cat "$stamp_file" 2>/dev/null)" != "$stamp" ] || exit 0
 
 # The workspace is off because gopy builds with -mod=mod.
 export GOWORK=off
@@ -53,12 +57,11 @@ gopy build -vm="$python" -output="$generated" -name=$name -dynamic-link=true -sy
 }
 
 # Under a new name first: a running Python may have the old library mapped.
-suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 library=_$name$suffix
 [ -f "$generated/$library" ] || die "gopy made no $library; its output is in build/native.log"
 mkdir -p "$out"
 printf '"""The engine, built by scripts/native.sh."""\n' >"$out/__init__.py"
 cp "$generated/$library" "$out/.$library.new"
 mv -f "$out/.$library.new" "$out/$library"
-printf '%s\n' "$stamp" >"$out/.stamp"
+printf '%s\n' "$stamp" >"$stamp_file"
 echo "native: ready"

@@ -14,7 +14,6 @@ import (
 // openTiny loads a small random model on the reference device.
 func openTiny(t *testing.T) int64 {
 	t.Helper()
-	t.Setenv("LOG_LEVEL", "ERROR+1")
 	job, err := OpenEngine(`{"model_path":"../../go/internal/model/testdata/tiny/llama-tied","device":"ref","dtype":"float32","num_page_override":512}`)
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,10 @@ func startGenerate(engine int64, requests string, h *hook) (job int64, err error
 			return nil, err
 		}
 		outs, err := generate(ctx, reqs, t.setProgress)
-		return newOutputs(outs), withNames(err, list)
+		if err != nil {
+			return nil, withNames(err, list)
+		}
+		return newOutputs(outs, reqs, list), nil
 	}), nil
 }
 

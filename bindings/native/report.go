@@ -1,16 +1,13 @@
 package native
 
-import (
-	"log/slog"
-	"os"
+import "github.com/minisgl/minisgl/go/llm"
 
-	"github.com/minisgl/minisgl/go/llm"
-)
-
-// output is a finished request; times are in seconds.
+// output is a finished request; times are in seconds. PromptTokenIDs is null
+// where the caller gave them.
 type output struct {
 	Text             string  `json:"text"`
 	TokenIDs         []int32 `json:"token_ids"`
+	PromptTokenIDs   []int32 `json:"prompt_token_ids"`
 	FinishReason     string  `json:"finish_reason"`
 	PromptTokens     int     `json:"prompt_tokens"`
 	CachedTokens     int     `json:"cached_tokens"`
@@ -19,10 +16,11 @@ type output struct {
 	E2E              float64 `json:"e2e"`
 }
 
-func newOutputs(outs []llm.Output) []output {
-	list := make([]output, len(outs))
+// newOutputs describes what the requests of a list, as resolve made them, gave.
+func newOutputs(outs []llm.Output, reqs []llm.Request, list []request) []output {
+	told := make([]output, len(outs))
 	for i, o := range outs {
-		list[i] = output{
+		told[i] = output{
 			Text:             o.Text,
 			TokenIDs:         append([]int32{}, o.TokenIDs...), // never null
 			FinishReason:     string(o.Finish),
@@ -32,8 +30,11 @@ func newOutputs(outs []llm.Output) []output {
 			TTFT:             o.TTFT.Seconds(),
 			E2E:              o.E2E.Seconds(),
 		}
+		if list[i].TokenIDs == nil {
+			told[i].PromptTokenIDs = reqs[i].TokenIDs
+		}
 	}
-	return list
+	return told
 }
 
 // info describes a model; EOSTokenID is null where the model names none.
@@ -116,15 +117,4 @@ func newStats(s llm.Stats) stats {
 		DecodeSteps:      s.DecodeSteps,
 		ForwardSeconds:   s.Forward.Seconds(),
 	}
-}
-
-// newLogger writes to standard error what the LOG_LEVEL variable lets through.
-func newLogger() *slog.Logger {
-	level := slog.LevelInfo
-	if text := os.Getenv("LOG_LEVEL"); text != "" {
-		if err := level.UnmarshalText([]byte(text)); err != nil {
-			level = slog.LevelInfo
-		}
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }

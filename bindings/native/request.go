@@ -96,30 +96,35 @@ func contentText(content json.RawMessage) (string, error) {
 	return text, nil
 }
 
-// resolve makes the engine's requests; conversations are rendered and encoded.
+// resolve makes the engine's requests: conversations are rendered, and all texts
+// encoded.
 func resolve(e *llm.LLM, list []request) ([]llm.Request, error) {
 	reqs := make([]llm.Request, len(list))
 	for i, r := range list {
-		ids, text, err := r.prompt(e)
+		ids, err := r.prompt(e)
 		if err != nil {
 			return nil, err
 		}
-		reqs[i] = llm.Request{Text: text, TokenIDs: ids, Params: r.Params.sampling()}
+		reqs[i] = llm.Request{TokenIDs: ids, Params: r.Params.sampling()}
 	}
 	return reqs, nil
 }
 
-func (r request) prompt(e *llm.LLM) (ids []int32, text string, err error) {
+func (r request) prompt(e *llm.LLM) ([]int32, error) {
 	switch {
 	case r.Messages != nil:
-		ids, err = encodeChat(e, r.Messages, r.Template)
-		return ids, "", withField(err, r.Name)
+		ids, err := encodeChat(e, r.Messages, r.Template)
+		return ids, withField(err, r.Name)
 	case r.Text != nil:
-		return nil, *r.Text, nil
+		ids, err := e.Tokenizer().Encode(*r.Text, true)
+		if err != nil {
+			return nil, &llm.InvalidError{Field: r.Name, Message: err.Error()}
+		}
+		return append([]int32{}, ids...), nil // never nil: the engine would encode a text
 	case r.TokenIDs != nil:
-		return r.TokenIDs, "", nil
+		return r.TokenIDs, nil
 	}
-	return nil, "", fail(kindType, "%s needs text, token_ids or messages", r.Name)
+	return nil, fail(kindType, "%s needs text, token_ids or messages", r.Name)
 }
 
 func encodeChat(e *llm.LLM, list []message, t template) ([]int32, error) {

@@ -6,6 +6,7 @@ polled and taken, so that Python sees signals between two polls.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from minisgl import _logs
 from minisgl._errors import translate
 
 POLL_MS = 50
@@ -85,14 +87,22 @@ def _load() -> ModuleType:
     if _module is None:
         with _lock:
             if _module is None:
-                _module = _import()
+                module = _import()
                 _pid = os.getpid()
+                _module = module
+                _logs.start(module.native_NextLogs)
+                atexit.register(_take_last_logs, module)
     if _pid != os.getpid():
         raise RuntimeError(
             "minisgl can't be used in a forked child process; start the process with the "
             '"spawn" method: multiprocessing.get_context("spawn")'
         )
     return _module
+
+
+def _take_last_logs(module: ModuleType) -> None:
+    if is_loaded_here():
+        _logs.take(module.native_NextLogs, 0)
 
 
 def _import() -> ModuleType:

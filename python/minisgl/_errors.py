@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 # bindings/native/errors.go lists the kinds.
 _KINDS: dict[str, type[Exception]] = {
@@ -20,13 +22,16 @@ _KINDS: dict[str, type[Exception]] = {
 def translate(error: RuntimeError) -> Exception:
     """Returns the exception that an error of the native module stands for.
 
-    The module raises only RuntimeError; its text is a JSON object with the kind, the
-    field that is wrong (or none) and the message.
+    The module raises only RuntimeError; its text is a JSON object for ``exception_of``.
     """
     try:
-        told = json.loads(str(error))
-        kind, message = _KINDS[told["kind"]], told["message"]
+        return exception_of(json.loads(str(error)))
     except (ValueError, KeyError, TypeError):
         return error
+
+
+def exception_of(told: Mapping[str, Any]) -> Exception:
+    """Returns the exception for an error's kind, message, and the field that is wrong (or none)."""
+    kind, message = _KINDS[told["kind"]], told["message"]
     field = told.get("field")
     return kind(f"{field}: {message}" if field else message)

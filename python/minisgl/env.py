@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def _setting(name: str, default: T, parse: Callable[[str], Any]) -> T:
-    def read() -> Any:
+def _setting(name: str, default: T, parse: Callable[[str], T]) -> T:
+    def read() -> T:
         text = os.environ.get(f"MINISGL_{name}")
         if text is None:
             return default

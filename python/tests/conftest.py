@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from server import Server
 
 from minisgl.llm import LLM
 
@@ -34,6 +35,24 @@ def expected() -> list[dict[str, Any]]:
 def llm(tiny: str) -> Iterator[LLM]:
     with LLM(tiny, dtype="float32", num_threads=1) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def slow_llm(tiny: str) -> Iterator[LLM]:
+    """An LLM that takes seconds for 32 long answers, so that a test can be in their middle."""
+    with LLM(tiny, dtype="float32", device="ref", num_threads=1) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def tiny_server(tiny: str) -> Iterator[Server]:
+    """A server of the tiny model that the tests share."""
+    server = Server(tiny)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.kill()
 
 
 @pytest.fixture

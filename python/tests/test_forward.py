@@ -236,7 +236,7 @@ def test_a_hook_can_not_generate(fresh: LLM) -> None:
     original = fresh._forward
 
     def forward(fi: ForwardInput) -> None:
-        with pytest.raises(RuntimeError, match="inside _forward"):
+        with pytest.raises(RuntimeError, match="inside its _forward"):
             fresh.generate(["a"])
         assert fresh.stats()["total_pages"] > 0
         assert fresh.tokenizer.encode("a")

@@ -12,9 +12,9 @@ from minisgl.llm.options import dtype_name, engine_options
 
 
 def test_options_pass_under_the_engines_names() -> None:
-    got = engine_options("m", "float32", {"max_running_req": 4, "cache_type": "naive"})
-    want = {"model_path": "m", "dtype": "float32", "max_running_req": 4, "cache_type": "naive"}
-    assert got == want
+    options = {"max_running_req": 4, "cache_type": "naive", "use_dummy_weight": True, "model_source": "modelscope"}
+    got = engine_options("m", "float32", options)
+    assert got == {"model_path": "m", "dtype": "float32", **options}
 
 
 def test_none_is_the_default() -> None:
@@ -39,7 +39,6 @@ def test_mini_sglangs_neutral_values_are_taken() -> None:
         "cuda_graph_bs": [1, 2, 4],
         "cuda_graph_max_bs": 256,
         "distributed_timeout": 60.0,
-        "use_dummy_weight": False,
         "use_pynccl": True,
         "offline_mode": True,
         "tp_info": None,
@@ -52,7 +51,6 @@ def test_mini_sglangs_neutral_values_are_taken() -> None:
     [
         ("attention_backend", "fi"),
         ("moe_backend", "fused"),
-        ("use_dummy_weight", True),
         ("tp_info", object()),
         ("cuda_graph_max_bs", -1),
         ("distributed_timeout", 0),

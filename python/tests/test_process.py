@@ -158,6 +158,28 @@ def test_exit_without_shutdown(run_python: Run, ending: str) -> None:
     """)
 
 
+def test_exit_while_streams_run(run_python: Run) -> None:
+    out = run_python("""
+        import asyncio, sys, threading
+        from minisgl.llm import LLM, AsyncLLM
+        from minisgl.core import SamplingParams
+        llm = LLM(TINY, dtype="float32", device="ref", num_threads=1)
+        endless = SamplingParams(max_tokens=500, ignore_eos=True)
+        streams = [llm.stream([1], endless) for _ in range(32)]
+        started = threading.Event()
+
+        async def main():
+            async for _ in AsyncLLM(llm).stream([1], endless):
+                started.set()
+
+        threading.Thread(target=asyncio.run, args=(main(),), daemon=True).start()
+        next(streams[0])
+        started.wait()
+        print("leaving")
+    """)
+    assert out == "leaving\n"
+
+
 RESIDENT = """
     import gc
     from minisgl.llm import LLM
@@ -186,6 +208,38 @@ def test_short_calls_leave_no_memory_behind(run_python: Run) -> None:
     llm = LLM(TINY, dtype="float32", num_threads=1)
     short = SamplingParams(max_tokens=2)
     print(grows(lambda: llm.generate(["a b c", [1, 2]], short), 1000))
+    """
+    )
+    assert float(out) < 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_streams_leave_no_memory_behind(run_python: Run) -> None:
+    out = run_python(
+        RESIDENT
+        + """
+    import asyncio
+    from minisgl.llm import AsyncLLM
+    llm = LLM(TINY, dtype="float32", num_threads=1)
+    params = SamplingParams(max_tokens=20, ignore_eos=True)
+
+    async def read(stream, steps):
+        async for _ in stream:
+            if (steps := steps - 1) == 0:
+                return
+
+    async def many():
+        allm = AsyncLLM(llm)
+        await asyncio.gather(*(read(allm.stream([i], params), 1 + i % 25) for i in range(100)))
+        await allm.generate(["a", "b"], params)
+
+    def use():
+        asyncio.run(many())
+        for i in range(20):
+            for step in llm.stream([i], params):
+                if step.completion_tokens > i:
+                    break
+    print(grows(use, 10))
     """
     )
     assert float(out) < 8

@@ -1,7 +1,20 @@
-"""The offline API: load a model, generate for a list of prompts."""
+"""The model API: load a model, generate for prompts, stream, with asyncio or without."""
 
+from minisgl.llm.async_llm import AsyncLLM, AsyncTokenStream
 from minisgl.llm.forward import Batch, BatchReq, ForwardInput
 from minisgl.llm.llm import LLM, GenerateOutput
+from minisgl.llm.stream import StreamOutput, TokenStream
 from minisgl.llm.tokenizer import Tokenizer
 
-__all__ = ["LLM", "Batch", "BatchReq", "ForwardInput", "GenerateOutput", "Tokenizer"]
+__all__ = [
+    "LLM",
+    "AsyncLLM",
+    "AsyncTokenStream",
+    "Batch",
+    "BatchReq",
+    "ForwardInput",
+    "GenerateOutput",
+    "StreamOutput",
+    "TokenStream",
+    "Tokenizer",
+]

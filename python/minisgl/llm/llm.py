@@ -16,7 +16,8 @@ from minisgl import _binding
 from minisgl.core import SamplingParams, as_int, check
 from minisgl.llm.forward import ForwardInput
 from minisgl.llm.options import engine_options
-from minisgl.llm.prompts import chat_requests, generate_requests
+from minisgl.llm.prompts import chat_requests, generate_requests, one_chat_request, one_request
+from minisgl.llm.stream import TokenStream
 from minisgl.llm.tokenizer import Tokenizer, template_options
 
 # Shorter lists are over before a bar is of use.
@@ -28,7 +29,8 @@ class GenerateOutput(TypedDict):
 
     text: str
     token_ids: list[int]
-    finish_reason: str  # "stop", "length" or "abort"
+    prompt_token_ids: list[int]
+    finish_reason: str  # "stop" or "length"
     prompt_tokens: int
     cached_tokens: int  # prompt tokens found in the prefix cache
     completion_tokens: int
@@ -46,16 +48,18 @@ class LLM:
     there.
 
     Args:
-        model_path: A name (``smollm2-135m``), a directory in Hugging Face's layout, or a
-            ``.gguf`` file.
+        model_path: A directory in Hugging Face's layout, a ``.gguf`` file, a known name
+            (``smollm2-135m``), or a model of the hub: ``org/name``, ``org/name@revision``,
+            ``org/name/file.gguf``.
         dtype: What to compute with: ``"bfloat16"``, ``"float32"``, ``"auto"``, or a
             ``torch.dtype`` of one of these.
         **kwargs: ``device`` ("cpu"), ``num_threads``, ``max_running_req``,
             ``max_seq_len_override``, ``num_page_override``, ``page_size``,
             ``max_extend_tokens``, ``memory_ratio``, ``cache_type`` ("radix", "naive"),
             ``schedule_policy`` ("fcfs", "lpm"), ``admission`` ("optimistic",
-            "conservative"), ``mixed_prefill_tokens``, ``disable_overlap``, ``seed``; None
-            is the default of each. mini-sglang's other options are taken where they have
+            "conservative"), ``mixed_prefill_tokens``, ``disable_overlap``, ``seed``,
+            ``use_dummy_weight`` (random weights), ``model_source`` ("huggingface",
+            "modelscope"); None is the default of each. mini-sglang's other options are taken where they have
             no effect.
 
     Attributes:
@@ -68,7 +72,7 @@ class LLM:
         TypeError: An option is unknown.
     """
 
-    def __init__(self, model_path: str, dtype: Any = "bfloat16", **kwargs: Any) -> None:
+    def __init__(self, model_path: str | os.PathLike[str], dtype: Any = "bfloat16", **kwargs: Any) -> None:
         options = engine_options(model_path, dtype, kwargs)
         engine = _binding.wait(_binding.call("OpenEngine", json.dumps(options)))
         self._engine = engine
@@ -77,7 +81,8 @@ class LLM:
         self.info: dict[str, Any] = json.loads(self._call("Info"))
 
         def call(function: str, argument: str) -> str:
-            return _binding.call(function, engine, argument)  # no reference to self
+            answer: str = _binding.call(function, engine, argument)  # no reference to self
+            return answer
 
         self.tokenizer = Tokenizer(call, self.info)
         self._max_prefill_budget = self.prefill_budget
@@ -94,7 +99,8 @@ class LLM:
         It is max_extend_tokens at first, and read for each batch: it may be set at any
         time, to 1 … max_extend_tokens.
         """
-        return self._call("PrefillBudget")
+        tokens: int = self._call("PrefillBudget")
+        return tokens
 
     @prefill_budget.setter
     def prefill_budget(self, tokens: int) -> None:
@@ -149,9 +155,37 @@ class LLM:
         template = template_options(True, tools, template_kwargs)
         return self._run(chat_requests(messages, sampling_params, template), use_tqdm)
 
+    def stream(self, prompt: str | Sequence[int], sampling_params: SamplingParams | None = None) -> TokenStream:
+        """Continues a prompt, token by token.
+
+        ``for step in llm.stream("Once upon a time"): print(step.text, end="", flush=True)``
+
+        Args:
+            prompt: A string (encoded without a chat template) or a list of token ids.
+            sampling_params: None is the default.
+
+        Returns:
+            An iterator over StreamOutput. What it raises, it raises while it is read: what
+            ``generate`` would. An end before the last step aborts the answer. A replaced
+            ``_forward`` is not called.
+        """
+        return self._stream(one_request(prompt, sampling_params))
+
+    def stream_chat(
+        self,
+        messages: Sequence[dict[str, Any]],
+        sampling_params: SamplingParams | None = None,
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        **template_kwargs: Any,
+    ) -> TokenStream:
+        """Answers a conversation, token by token: ``chat`` as ``stream`` does it."""
+        return self._stream(one_chat_request(messages, sampling_params, template_options(True, tools, template_kwargs)))
+
     def stats(self) -> dict[str, Any]:
         """Returns counts since loading, such as tokens, requests and free pages."""
-        return json.loads(self._call("Stats"))
+        stats: dict[str, Any] = json.loads(self._call("Stats"))
+        return stats
 
     def shutdown(self) -> None:
         """Aborts what runs and frees the model. A second call does nothing."""
@@ -176,12 +210,20 @@ class LLM:
         if not requests:
             self._call("Stats")  # refuses after shutdown, as any other list would
             return []
-        if self._stepping_thread == threading.get_ident():
-            raise RuntimeError("generate and chat can't be called inside _forward: its batch has to end first")
+        self._check_not_stepping()
         hooked = self._is_hooked()
         with _progress_bar(len(requests), use_tqdm) as on_progress:
             job = self._call("GenerateHooked" if hooked else "Generate", json.dumps(requests))
-            return _binding.wait(job, on_progress, self._step if hooked else None)
+            outputs = _binding.wait(job, on_progress, self._step if hooked else None)
+        return with_prompt_ids(outputs, requests)
+
+    def _stream(self, request: dict[str, Any]) -> TokenStream:
+        self._check_not_stepping()
+        return TokenStream(self, self._engine, request)
+
+    def _check_not_stepping(self) -> None:
+        if self._stepping_thread == threading.get_ident():
+            raise RuntimeError("a model can't be called inside its _forward: the batch there has to end first")
 
     def _forward(self, fi: ForwardInput) -> None:
         """Runs a batch.
@@ -189,8 +231,8 @@ class LLM:
         It is there to be replaced, by an attribute of the LLM or in a subclass. A call of
         generate or chat that begins then passes each of its batches to the replacement,
         in the calling thread, and such calls run one after the other. The replacement has
-        to call the original once, and may do anything before and after, except call
-        generate or chat. What it raises ends the call; the LLM stays usable. Without a
+        to call the original once, and may do anything before and after, except let the
+        LLM generate. What it raises ends the call; the LLM stays usable. Without a
         replacement nothing of Python is called for a batch.
 
         Args:
@@ -226,6 +268,14 @@ class LLM:
 
 
 _FORWARD = LLM._forward
+
+
+def with_prompt_ids(outputs: list[GenerateOutput], requests: list[dict[str, Any]]) -> list[GenerateOutput]:
+    """Adds the prompts' ids to outputs where the engine was given them and doesn't repeat them."""
+    for output, request in zip(outputs, requests, strict=True):
+        if "token_ids" in request:
+            output["prompt_token_ids"] = request["token_ids"]
+    return outputs
 
 
 def _close(engine: int) -> None:

@@ -84,7 +84,7 @@ def _auto(name: str, value: Any) -> None:
 
 def _one_rank(name: str, value: Any) -> None:
     if value is not None and getattr(value, "size", None) != 1:
-        raise ValueError(f"{name} must be None or have size 1: LLM runs one rank, got {value!r}")
+        raise ValueError(f"{name} must be None or have size 1: one process runs all ranks, use tp_size; got {value!r}")
 
 
 def _batch_sizes(name: str, value: Any) -> None:
@@ -110,6 +110,7 @@ _PASSED: dict[str, Check] = {
     "model_source": _name,
     "use_dummy_weight": as_bool,
     "device": _name,
+    "tp_size": _positive,
     "num_threads": _positive,
     "max_running_req": _positive,
     "max_seq_len_override": _positive,

@@ -42,6 +42,17 @@ def chat_requests(messages: Any, sampling_params: Any, template: dict[str, Any])
     return requests
 
 
+def one_request(prompt: Any, sampling_params: Any) -> dict[str, Any]:
+    """Returns the request for one prompt, a string or a list of token ids."""
+    return {**_prompt(prompt, "prompt"), "params": _param(sampling_params), "name": "prompt"}
+
+
+def one_chat_request(messages: Any, sampling_params: Any, template: dict[str, Any]) -> dict[str, Any]:
+    """Returns the request for one conversation."""
+    checked = check_messages(messages, "messages")
+    return {"messages": checked, "template": template, "params": _param(sampling_params), "name": "messages"}
+
+
 def check_messages(messages: Any, name: str) -> list[dict[str, Any]]:
     """Returns a conversation as a list of dicts.
 
@@ -72,13 +83,14 @@ def token_ids(value: Any, name: str) -> list[int]:
 
 
 def _token_id(value: Any, name: str, position: int) -> int:
+    number: int = value
     if type(value) is not int:
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise TypeError(f"{name}[{position}] must be a token id, got {value!r}")
-        value = operator.index(value)
-    if not 0 <= value <= _INT32_MAX:
-        raise ValueError(f"{name}[{position}] must be a token id, which {value} can't be")
-    return value
+        number = operator.index(value)
+    if not 0 <= number <= _INT32_MAX:
+        raise ValueError(f"{name}[{position}] must be a token id, which {number} can't be")
+    return number
 
 
 def _items(prompts: Any) -> list[Any]:
@@ -114,6 +126,14 @@ def _params(sampling_params: Any, count: int) -> list[dict[str, Any]]:
         if not isinstance(param, SamplingParams):
             raise TypeError(f"sampling_params[{i}] must be SamplingParams, got {param!r}")
     return [_param_fields(param) for param in sampling_params]
+
+
+def _param(sampling_params: Any) -> dict[str, Any]:
+    if sampling_params is None:
+        sampling_params = SamplingParams()
+    if not isinstance(sampling_params, SamplingParams):
+        raise TypeError(f"sampling_params must be SamplingParams, got {sampling_params!r}")
+    return _param_fields(sampling_params)
 
 
 def _param_fields(params: SamplingParams) -> dict[str, Any]:

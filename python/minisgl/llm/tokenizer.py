@@ -29,12 +29,14 @@ class Tokenizer:
         """Returns the ids of a text, with what the model puts around one (BOS)."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {text!r}")
-        return self._ask("Encode", text=text, special=add_special_tokens)
+        ids: list[int] = self._ask("Encode", text=text, special=add_special_tokens)
+        return ids
 
     def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
         """Returns the text of token ids."""
         checked = token_ids(ids, "ids") if len(ids) else []
-        return self._ask("Decode", token_ids=checked, special=skip_special_tokens)
+        text: str = self._ask("Decode", token_ids=checked, special=skip_special_tokens)
+        return text
 
     def apply_chat_template(
         self,
@@ -59,7 +61,9 @@ class Tokenizer:
         """
         template = template_options(add_generation_prompt, tools, kwargs)
         function = "Encode" if tokenize else "RenderChat"
-        return self._ask(function, messages=check_messages(messages, "messages"), template=template)
+        checked = check_messages(messages, "messages")
+        rendered: str | list[int] = self._ask(function, messages=checked, template=template)
+        return rendered
 
     def _ask(self, function: str, **argument: Any) -> Any:
         return json.loads(self._call(function, json.dumps(argument)))

@@ -1,0 +1,58 @@
+"""Builds the native module when pip builds a wheel; pyproject.toml names these commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent.parent
+_STEPS = ("check.sh", "tokenizers-lib.sh", "native.sh")
+
+
+class BuildPy(build_py):
+    """Copies the package, with the native module for the Python that runs this.
+
+    An editable install leaves it out: there scripts/native.sh builds it in place.
+    """
+
+    def run(self) -> None:
+        """Builds the module first, and keeps those of other Pythons out of the wheel."""
+        if not self.editable_mode:
+            build_native()
+            shutil.rmtree(Path(self.build_lib) / "minisgl", ignore_errors=True)  # of an earlier build
+        super().run()
+        for library in Path(self.build_lib).glob("minisgl/_native/*.so"):
+            if not library.name.endswith(sysconfig.get_config_var("EXT_SUFFIX")):
+                library.unlink()
+
+
+class BdistWheel(bdist_wheel):
+    """A wheel for one Python on one platform."""
+
+    def finalize_options(self) -> None:
+        """Says that there is compiled code, which setuptools did not compile."""
+        self.distribution.has_ext_modules = lambda: True
+        super().finalize_options()
+
+
+def build_native() -> None:
+    """Runs the scripts that build the native module.
+
+    Raises:
+        SystemExit: A tool is missing, or a script failed; what was wrong is on standard
+            error.
+    """
+    env = {**os.environ, "PYTHON": sys.executable, "MINISGL_BUILD_PYTHON": sys.executable}
+    for step in _STEPS:
+        script = ROOT / "scripts" / step
+        if not script.is_file():
+            raise SystemExit(f"minisgl is built from its repository, and {script} is not there")
+        if subprocess.run(["bash", str(script)], env=env).returncode != 0:
+            raise SystemExit(f"minisgl can't be built here: scripts/{step} failed, see above")
