@@ -2,46 +2,49 @@ package cli
 
 import (
 	"context"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minisgl/minisgl/go/internal/server"
 )
 
+const apiKeyVariable = "MINISGL_API_KEY"
+
+// serveFlags are the options of serve that are not the engine's.
+type serveFlags struct {
+	host               string
+	port, tokenizers   int
+	shell              bool
+	drain              seconds
+	modelName          string
+	strictModel        bool
+	apiKey, corsOrigin string
+	maxQueued          int
+	enableMetrics      bool
+	engine             engineFlags
+}
+
 func serveCommand(p *program) *cobra.Command {
-	var engine engineFlags
-	var host string
-	var port, tokenizers int
-	var shell bool
-	drain := seconds(30 * time.Second)
+	f := &serveFlags{}
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
-		Short: "Serve a model over HTTP, in the shape of OpenAI's API",
+		Short: "Serve a model over HTTP, in the shape of OpenAI's API and of sglang's own",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := engine.check(); err != nil {
+			if err := f.check(); err != nil {
 				return err
 			}
-			if port < 0 || port > 65535 {
-				return usageErrorf("--port must be 0 (any free one) to 65535, got %d", port)
+			if f.shell {
+				return p.chat(cmd.Context(), &f.engine, shellSampling(), "")
 			}
-			if tokenizers < 0 {
-				return usageErrorf("--num-tokenizer must be at least 0, got %d", tokenizers)
-			}
-			if shell {
-				return p.chat(cmd.Context(), &engine, shellSampling(), "")
-			}
-			return p.serve(cmd.Context(), &engine, host, port, time.Duration(drain))
+			return p.serve(cmd.Context(), f)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&host, "host", "127.0.0.1", "address to listen at; 0.0.0.0 for all networks")
-	flags.IntVar(&port, "port", 1919, "port to listen at; 0 for any free one")
-	flags.Var(&drain, "drain-timeout", "how long running requests may take to end after SIGTERM")
-	flags.IntVar(&tokenizers, "num-tokenizer", 0, "no effect: each request is encoded on its own thread")
-	flags.BoolVar(&shell, "shell-mode", false, "chat in the terminal instead of serving")
-	engine.register(flags)
+	f.register(cmd.Flags())
 	aliases := map[string][]string{"num-tokenizer": {"tokenizer-count"}}
 	for name, more := range engineAliases {
 		aliases[name] = more
@@ -50,15 +53,54 @@ func serveCommand(p *program) *cobra.Command {
 	return cmd
 }
 
+func (f *serveFlags) register(flags *pflag.FlagSet) {
+	f.drain = seconds(30 * time.Second)
+	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen at; 0.0.0.0 for all networks")
+	flags.IntVar(&f.port, "port", 1919, "port to listen at; 0 for any free one")
+	flags.Var(&f.drain, "drain-timeout", "how long running requests may take to end after SIGTERM")
+	flags.IntVar(&f.tokenizers, "num-tokenizer", 0, "no effect: each request is encoded on its own thread")
+	flags.BoolVar(&f.shell, "shell-mode", false, "chat in the terminal instead of serving")
+	flags.StringVar(&f.modelName, "served-model-name", "", "what the API calls the model (default: the name given as --model-path)")
+	flags.BoolVar(&f.strictModel, "strict-model", false, "refuse requests for a model of another name; else any name is served")
+	flags.StringVar(&f.apiKey, "api-key", "", "key that requests must bring as Authorization: Bearer KEY (default: $"+apiKeyVariable+", else none)")
+	flags.StringVar(&f.corsOrigin, "cors-origin", "", "origin whose web pages may use the API; * for all (default: none)")
+	flags.IntVar(&f.maxQueued, "max-queued-requests", 0, "requests that may wait; more are refused with status 503; 0: no limit")
+	flags.BoolVar(&f.enableMetrics, "enable-metrics", true, "no effect: /metrics is always there")
+	f.engine.register(flags)
+}
+
+func (f *serveFlags) check() error {
+	switch {
+	case f.port < 0 || f.port > 65535:
+		return usageErrorf("--port must be 0 (any free one) to 65535, got %d", f.port)
+	case f.tokenizers < 0:
+		return usageErrorf("--num-tokenizer must be at least 0, got %d", f.tokenizers)
+	case f.maxQueued < 0:
+		return usageErrorf("--max-queued-requests must be 0 (no limit) or more, got %d", f.maxQueued)
+	}
+	return f.engine.check()
+}
+
 // serve claims the port first: a clash must not come after minutes of loading.
-func (p *program) serve(ctx context.Context, flags *engineFlags, host string, port int, drain time.Duration) error {
-	log := flags.logger(p.stderr)
-	l, err := server.Listen(ctx, host, port)
+func (p *program) serve(ctx context.Context, f *serveFlags) error {
+	log := f.engine.logger(p.stderr)
+	l, err := server.Listen(ctx, f.host, f.port)
 	if err != nil {
 		return err
 	}
-	s := server.New(server.Config{DrainTimeout: drain, Logger: log})
+	s := server.New(f.config(log))
 	return s.Run(ctx, l, func(ctx context.Context) (server.Engine, error) {
-		return p.engines.New(ctx, flags.config(log))
+		return p.engines.New(ctx, f.engine.config(log))
 	})
+}
+
+func (f *serveFlags) config(log *slog.Logger) server.Config {
+	key := f.apiKey
+	if key == "" {
+		key = os.Getenv(apiKeyVariable)
+	}
+	return server.Config{
+		DrainTimeout: time.Duration(f.drain), Logger: log, ModelName: f.modelName, StrictModel: f.strictModel, APIKey: key,
+		CORSOrigin: f.corsOrigin, MaxRunning: int(f.engine.running), MaxQueued: f.maxQueued, Version: Version,
+	}
 }

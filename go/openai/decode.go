@@ -98,6 +98,10 @@ func parseObject(path string, raw json.RawMessage) (*fields, error) {
 
 // parseList splits a list, valid JSON without leading space, into elements.
 func parseList(path string, raw json.RawMessage) ([]json.RawMessage, error) {
+	return splitList(path, raw, maxElements)
+}
+
+func splitList(path string, raw json.RawMessage, limit int) ([]json.RawMessage, error) {
 	if len(raw) == 0 || raw[0] != '[' {
 		return nil, Invalid(path, "must be a list, got %s", kindOf(raw))
 	}
@@ -107,8 +111,8 @@ func parseList(path string, raw json.RawMessage) ([]json.RawMessage, error) {
 	}
 	var list []json.RawMessage
 	for dec.More() {
-		if len(list) == maxElements {
-			return nil, Invalid(path, "has more than %d elements", maxElements)
+		if len(list) == limit {
+			return nil, Invalid(path, "has more than %d elements", limit)
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
@@ -155,10 +159,12 @@ func (f *fields) text(member string) string {
 	return s
 }
 
-func (f *fields) flag(member string) bool {
+func (f *fields) flag(member string) bool { return f.flagOr(member, false) }
+
+func (f *fields) flagOr(member string, absent bool) bool {
 	raw, ok := f.raw(member)
 	if !ok {
-		return false
+		return absent
 	}
 	if raw[0] != 't' && raw[0] != 'f' {
 		f.mistyped(member, "a boolean", raw)

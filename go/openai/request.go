@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"errors"
 	"reflect"
 
 	"github.com/minisgl/minisgl/go/internal/core"
@@ -10,14 +9,9 @@ import (
 
 // ChatRequest is a valid request to /v1/chat/completions.
 type ChatRequest struct {
-	Model    string    // as the caller wrote it; "" if absent
+	Generation
 	Messages []Message // nil if Prompt is given
 	Prompt   string    // used as it is, without a chat template
-	Sampling core.SamplingParams
-
-	Stream          bool
-	IncludeUsage    bool // a last chunk with the usage
-	ContinuousUsage bool // the running usage on each chunk
 
 	Tools          []json.RawMessage          // for the chat template
 	TemplateKwargs map[string]json.RawMessage // for the chat template
@@ -38,22 +32,19 @@ func ParseChat(data []byte, absent core.SamplingParams) (*ChatRequest, error) {
 		return nil, err
 	}
 	req := &ChatRequest{
-		Model:          f.text("model"),
-		Sampling:       parseSampling(f, absent),
-		Stream:         f.flag("stream"),
+		Generation:     parseGeneration(f, absent),
 		Tools:          parseTools(f),
 		TemplateKwargs: parseTemplateKwargs(f),
 	}
-	parsePrompt(f, req)
-	parseStreamOptions(f, req)
-	refuseUnsupported(f)
+	parseMessagesOrPrompt(f, req)
+	refuse(f, unsupported)
 	if f.err != nil {
 		return nil, f.err
 	}
 	return req, nil
 }
 
-func parsePrompt(f *fields, req *ChatRequest) {
+func parseMessagesOrPrompt(f *fields, req *ChatRequest) {
 	_, hasMessages := f.raw("messages")
 	_, hasPrompt := f.raw("prompt")
 	switch {
@@ -65,33 +56,6 @@ func parsePrompt(f *fields, req *ChatRequest) {
 		req.Messages = parseMessages(f)
 	default:
 		f.fail(Invalid("messages", "is missing"))
-	}
-}
-
-func parseSampling(f *fields, absent core.SamplingParams) core.SamplingParams {
-	p := core.SamplingParams{
-		Temperature: f.number("temperature", absent.Temperature),
-		TopK:        f.integer("top_k", absent.TopK),
-		TopP:        f.number("top_p", absent.TopP),
-		MinP:        f.number("min_p", absent.MinP),
-		MaxTokens:   f.count("max_tokens", absent.MaxTokens),
-		IgnoreEOS:   f.flag("ignore_eos"),
-		Seed:        f.seed("seed"),
-	}
-	p.MaxTokens = f.count("max_completion_tokens", p.MaxTokens)
-	var invalid *core.InvalidError
-	if err := p.Validate(); f.err == nil && errors.As(err, &invalid) {
-		f.fail(Invalid(invalid.Field, "%s", invalid.Message))
-	}
-	return p
-}
-
-func parseStreamOptions(f *fields, req *ChatRequest) {
-	options := f.object("stream_options")
-	req.IncludeUsage = options.flag("include_usage")
-	req.ContinuousUsage = options.flag("continuous_usage_stats")
-	if options.err != nil {
-		f.fail(options.err)
 	}
 }
 
@@ -117,15 +81,15 @@ func parseTemplateKwargs(f *fields) map[string]json.RawMessage {
 	return kwargs.members
 }
 
-// unsupported lists the fields that would change the result, with the values
-// that ask for nothing, as JSON; null is one for all of them.
-var unsupported = []struct {
+// field is one that would change the result, with the values that ask for
+// nothing, as JSON; null is one for all of them.
+type field struct {
 	name    string
 	neutral []string
-}{
-	{"n", []string{"1"}},
-	{"stop", []string{"[]"}},
-	{"stop_token_ids", []string{"[]"}},
+}
+
+// unsupported lists the fields that can't be honoured.
+var unsupported = []field{
 	{"min_tokens", []string{"0"}},
 	{"logprobs", []string{"false"}},
 	{"top_logprobs", []string{"0"}},
@@ -146,13 +110,13 @@ var unsupported = []struct {
 	{"json_schema", nil},
 }
 
-func refuseUnsupported(f *fields) {
-	for _, field := range unsupported {
+func refuse(f *fields, list []field) {
+	for _, field := range list {
 		raw, ok := f.raw(field.name)
 		if !ok || isOneOf(raw, field.neutral) {
 			continue
 		}
-		f.fail(Invalid(field.name, "the value %s is not supported; leave the field out", brief(raw)).WithCode(CodeUnsupported))
+		f.fail(Invalid(f.name(field.name), "the value %s is not supported; leave the field out", brief(raw)).WithCode(CodeUnsupported))
 	}
 }
 

@@ -27,8 +27,8 @@ func parsed(t *testing.T, body string) *ChatRequest {
 func TestParseChatDefaults(t *testing.T) {
 	got := parsed(t, `{`+hi+`}`)
 	want := &ChatRequest{
-		Messages: []Message{{Role: "user", Content: "hi"}},
-		Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: math.MaxInt32},
+		Messages:   []Message{{Role: "user", Content: "hi"}},
+		Generation: Generation{N: 1, Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: math.MaxInt32}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -59,19 +59,21 @@ func TestParseChatFields(t *testing.T) {
 		{"role":"tool","tool_call_id":"c1","content":"7"}],
 		"temperature":0,"top_p":0.9,"top_k":40,"min_p":0.1,"max_tokens":7,"seed":18446744073709551615,
 		"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},
-		"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"auto","n":1,
+		"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"auto","n":2,"stop":["x","é"],"stop_token_ids":[7,8.0],
 		"chat_template_kwargs":{"enable_thinking":false}} `)
 	seed := uint64(math.MaxUint64)
 	want := &ChatRequest{
-		Model: "m",
+		Generation: Generation{
+			Model: "m", N: 2, Stop: []string{"x", "é"}, StopTokenIDs: []int32{7, 8},
+			Sampling: core.SamplingParams{TopK: 40, TopP: 0.9, MinP: 0.1, MaxTokens: 7, IgnoreEOS: true, Seed: &seed},
+			Stream:   true, IncludeUsage: true, ContinuousUsage: true,
+		},
 		Messages: []Message{
 			{Role: "system", Content: "be brief"},
 			{Role: "user", Content: "ab", Extra: map[string]json.RawMessage{"name": json.RawMessage(`"bo"`)}},
 			{Role: "assistant", Extra: map[string]json.RawMessage{"tool_calls": json.RawMessage(`[{"id":"c1","n":5,"x":0.5}]`)}},
 			{Role: "tool", Content: "7", Extra: map[string]json.RawMessage{"tool_call_id": json.RawMessage(`"c1"`)}},
 		},
-		Sampling: core.SamplingParams{TopK: 40, TopP: 0.9, MinP: 0.1, MaxTokens: 7, IgnoreEOS: true, Seed: &seed},
-		Stream:   true, IncludeUsage: true, ContinuousUsage: true,
 		Tools:          []json.RawMessage{json.RawMessage(`{"type":"function","function":{"name":"f"}}`)},
 		TemplateKwargs: map[string]json.RawMessage{"enable_thinking": json.RawMessage(`false`)},
 	}
@@ -225,7 +227,7 @@ func checkError(t *testing.T, err error, param, message string) {
 
 func TestParseChatUnsupported(t *testing.T) {
 	for _, member := range []string{
-		`"n":2`, `"n":0`, `"stop":"x"`, `"stop":""`, `"stop":["x"]`, `"stop_token_ids":[1]`, `"min_tokens":1`,
+		`"min_tokens":1`,
 		`"logprobs":true`, `"top_logprobs":2`, `"presence_penalty":0.5`, `"frequency_penalty":-1`,
 		`"repetition_penalty":1.1`, `"logit_bias":{"5":1}`, `"response_format":{"type":"json_object"}`,
 		`"tool_choice":"required"`, `"tool_choice":{"type":"function"}`, `"functions":[{}]`,

@@ -4,6 +4,7 @@ package openai
 const (
 	ObjectChat      = "chat.completion"
 	ObjectChatChunk = "chat.completion.chunk"
+	ObjectText      = "text_completion"
 	ObjectModel     = "model"
 	ObjectList      = "list"
 )
@@ -64,6 +65,31 @@ type ChunkChoice struct {
 type Delta struct {
 	Role    string  `json:"role,omitempty"`
 	Content *string `json:"content,omitempty"`
+}
+
+// TextResponse answers a completion request that does not stream.
+type TextResponse struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`
+	Created int64        `json:"created"` // Unix time, seconds
+	Model   string       `json:"model"`
+	Choices []TextChoice `json:"choices"`
+	Usage   *Usage       `json:"usage,omitempty"` // nil in a stream, but when it was asked for
+}
+
+// TextUsageChunk is a TextResponse that says "usage":null when it has none, as
+// every chunk of a stream must that was asked for its usage.
+type TextUsageChunk struct {
+	TextResponse
+	Usage *Usage `json:"usage"`
+}
+
+// TextChoice is one text, or, in a stream, a part of it.
+type TextChoice struct {
+	Index        int     `json:"index"`
+	Text         string  `json:"text"`
+	Logprobs     any     `json:"logprobs"`
+	FinishReason *string `json:"finish_reason"` // nil until the choice's last chunk
 }
 
 // Usage counts a request's tokens.

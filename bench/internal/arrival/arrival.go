@@ -22,6 +22,12 @@ func Poisson(rate float64, n int, seed uint64) ([]time.Duration, error) {
 	return schedule(rate, n, func() float64 { return -math.Log1p(-rng.Float64()) })
 }
 
+// Gaps returns n deadlines whose gaps, in units of the mean gap 1/rate, are drawn
+// by gap; the first is 0. Each deadline but the first calls gap once.
+func Gaps(rate float64, n int, gap func() float64) ([]time.Duration, error) {
+	return schedule(rate, n, gap)
+}
+
 // Constant returns n deadlines that are 1/rate seconds apart; the first is 0.
 func Constant(rate float64, n int) ([]time.Duration, error) {
 	return schedule(rate, n, func() float64 { return 1 })

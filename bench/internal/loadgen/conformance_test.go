@@ -31,6 +31,8 @@ type load struct {
 	timeout     time.Duration
 	idle        time.Duration
 	interrupt   time.Duration
+	api         API
+	options     Options
 }
 
 func (l load) schedule() []time.Duration {
@@ -60,7 +62,7 @@ func measure(t *testing.T, cfg mockserver.Config, l load, check func([]record.Re
 			ctx, cancel = context.WithTimeout(ctx, l.interrupt)
 			defer cancel()
 		}
-		chat := NewChat(client, "http://mock", "mock", prompts, l.maxTokens)
+		chat := NewTarget(client, l.api, "http://mock", l.options, TextRequests(prompts, l.maxTokens))
 		check(Run(ctx, chat, Config{Schedule: l.schedule(), MaxConcurrency: l.concurrency}), server)
 	})
 }
@@ -248,7 +250,7 @@ func TestInterruptStopsSending(t *testing.T) {
 
 func TestRequestBody(t *testing.T) {
 	measure(t, mockserver.Config{}, load{n: 1, maxTokens: 8}, func(_ []record.Record, server *mockserver.Server) {
-		want := []string{`{"model":"mock","messages":[{"role":"user","content":"prompt 0"}],"max_tokens":8,"temperature":0,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`}
+		want := []string{`{"model":"","messages":[{"role":"user","content":"prompt 0"}],"max_tokens":8,"temperature":0,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`}
 		if diff := cmp.Diff(want, server.Bodies()); diff != "" {
 			t.Errorf("bodies (-want +got):\n%s", diff)
 		}

@@ -18,7 +18,7 @@ func decodeAll(finish bool, data ...string) *record.Record {
 		x.Events = append(x.Events, openai.Event{Data: d, At: begin.Add(time.Duration(i+1) * 10 * ms)})
 	}
 	rec := &record.Record{PromptTokens: -1}
-	(&Chat{maxTokens: 8}).Decode(x, begin, rec)
+	NewTarget(nil, Chat, "", Options{}, TextRequests([]string{""}, 8)).Decode(x, begin, rec)
 	return rec
 }
 
@@ -99,9 +99,9 @@ func TestDecodeFailures(t *testing.T) {
 		{"null error is none", []string{`{"error":null,"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`}, true, record.OK, ""},
 		{"aborted", []string{text, `{"choices":[{"delta":{},"finish_reason":"abort"}]}`}, true, record.StreamError, "finish_reason is abort"},
 		{"cut JSON", []string{text, `{"choices":[`}, false, record.BadJSON, `unexpected end of JSON input: {"choices":[`},
-		{"not an object", []string{`3`}, true, record.BadJSON, "json: cannot unmarshal number into Go value of type loadgen.chatChunk: 3"},
-		{"absurd usage", []string{`{"choices":[],"usage":{"completion_tokens":1000000000000}}`}, true, record.BadJSON, "usage.completion_tokens is 1000000000000, want 0 to 1048576"},
-		{"negative usage", []string{`{"choices":[],"usage":{"completion_tokens":-1}}`}, true, record.BadJSON, "usage.completion_tokens is -1, want 0 to 1048576"},
+		{"not an object", []string{`3`}, true, record.BadJSON, "json: unexpected number at byte 1: 3"},
+		{"absurd usage", []string{`{"choices":[],"usage":{"completion_tokens":1000000000000}}`}, true, record.BadJSON, "the server's count of completion tokens is 1000000000000, want 0 to 1048576"},
+		{"negative usage", []string{`{"choices":[],"usage":{"completion_tokens":-1}}`}, true, record.BadJSON, "the server's count of completion tokens is -1, want 0 to 1048576"},
 		{"empty stream", nil, false, record.Truncated, "the stream ended without [DONE]"},
 		{"only [DONE]", nil, true, record.Truncated, "the stream ended without a finish_reason"},
 	}

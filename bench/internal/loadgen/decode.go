@@ -3,6 +3,7 @@ package loadgen
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,27 +15,6 @@ import (
 // maxUsage bounds the token count that a server may claim for one answer.
 const maxUsage = 1 << 20
 
-// chatChunk is the part of a chunk that matters here. It is looser than the
-// server's own types on purpose: other servers differ in details.
-type chatChunk struct {
-	Error   json.RawMessage `json:"error"`
-	Choices []struct {
-		Delta struct {
-			Content          string            `json:"content"`
-			ReasoningContent string            `json:"reasoning_content"`
-			Reasoning        string            `json:"reasoning"`
-			Refusal          string            `json:"refusal"`
-			ToolCalls        []json.RawMessage `json:"tool_calls"`
-			Role             string            `json:"role"`
-		} `json:"delta"`
-		FinishReason string `json:"finish_reason"`
-	} `json:"choices"`
-	Usage *struct {
-		PromptTokens     *int `json:"prompt_tokens"`
-		CompletionTokens *int `json:"completion_tokens"`
-	} `json:"usage"`
-}
-
 // piece is what a chunk says about tokens.
 type piece struct {
 	at     time.Duration
@@ -44,77 +24,119 @@ type piece struct {
 	usage  int  // completion tokens so far; -1 if not said
 }
 
-// Decode fills rec from a chat answer.
-func (c *Chat) Decode(x *Exchange, begin time.Time, rec *record.Record) {
-	rec.MaxTokens = c.maxTokens
+// Decode fills rec from an answer to one of the target's requests.
+func (t *Target) Decode(x *Exchange, begin time.Time, rec *record.Record) {
+	req := t.requests[rec.Index]
+	rec.MaxTokens = req.MaxTokens
+	if req.InputLen > 0 {
+		rec.InputLen = req.InputLen
+	}
 	rec.Kind, rec.Err, rec.Status = x.Kind, x.Err, x.Status
 	rec.Done = x.Done.Sub(begin)
+	rec.WholeAnswer = t.opts.NoStream
 	if len(x.Events) > 0 {
 		rec.FirstByte = x.Events[0].At.Sub(begin)
 	}
+	d := decoder{api: t.api, rec: rec}
 	pieces := make([]piece, 0, len(x.Events))
-	var text strings.Builder
 	for _, ev := range x.Events {
-		p, ok := decodeEvent(ev, rec, &text)
+		p, ok := d.event(ev)
 		if !ok {
 			break
 		}
 		p.at = ev.At.Sub(begin)
 		pieces = append(pieces, p)
 	}
-	rec.Text = text.String()
+	rec.Text = d.text.String()
 	countTokens(pieces, rec)
-	checkEnd(x, rec)
+	d.checkEnd(x)
 }
 
-// decodeEvent reads one event; false means that it ends the answer in failure.
-func decodeEvent(ev openai.Event, rec *record.Record, text *strings.Builder) (piece, bool) {
+// decoder reads the events of one answer.
+type decoder struct {
+	api  API
+	rec  *record.Record
+	text strings.Builder
+}
+
+// event reads one event; false means that it ends the answer in failure.
+func (d *decoder) event(ev openai.Event) (piece, bool) {
 	p := piece{usage: -1}
-	var chunk chatChunk
-	if err := json.Unmarshal([]byte(ev.Data), &chunk); err != nil {
-		switch {
-		case ev.Name == "error":
-			rec.Kind, rec.Err = record.StreamError, snippet(ev.Data)
-		case rec.OK():
-			rec.Kind, rec.Err = record.BadJSON, err.Error()+": "+snippet(ev.Data)
+	chunk, err := parse(d.api, []byte(ev.Data))
+	switch {
+	case err != nil && ev.Name == "error":
+		d.rec.Kind, d.rec.Err = record.StreamError, snippet(ev.Data)
+		return p, false
+	case err != nil:
+		if d.rec.OK() {
+			d.rec.Kind, d.rec.Err = record.BadJSON, jsonText(err)+": "+snippet(ev.Data)
 		}
 		return p, false
-	}
-	if ev.Name == "error" || len(chunk.Error) > 0 && !bytes.Equal(chunk.Error, []byte("null")) {
-		rec.Kind, rec.Err = record.StreamError, snippet(errorText(ev.Data, chunk.Error))
+	case ev.Name == "error" || len(chunk.err) > 0 && !bytes.Equal(chunk.err, []byte("null")):
+		d.rec.Kind, d.rec.Err = record.StreamError, snippet(errorText(ev.Data, chunk.err))
 		return p, false
 	}
-	for _, choice := range chunk.Choices {
-		d := choice.Delta
-		before := text.Len()
-		for _, s := range []string{d.ReasoningContent, d.Reasoning, d.Content, d.Refusal} {
-			text.WriteString(s)
-		}
-		p.choice = true
-		p.role = p.role || d.Role != ""
-		p.text = p.text || text.Len() > before || len(d.ToolCalls) > 0
-		if choice.FinishReason != "" {
-			rec.Finish = choice.FinishReason
-		}
+	p.choice, p.role, p.text = chunk.choice, chunk.role, chunk.tool || d.addText(chunk)
+	if chunk.finish != "" {
+		d.rec.Finish = chunk.finish
 	}
-	return p, readUsage(chunk, &p, rec)
+	return p, d.usage(chunk, &p)
 }
 
-func readUsage(chunk chatChunk, p *piece, rec *record.Record) bool {
-	if chunk.Usage == nil {
-		return true
+// addText keeps a chunk's text and reports whether it brought any.
+func (d *decoder) addText(c chunk) bool {
+	if c.whole {
+		fresh, grows := strings.CutPrefix(c.text, d.text.String())
+		if grows { // the answer so far; else a server that sends what is new
+			c.text = fresh
+		}
 	}
-	if n := chunk.Usage.PromptTokens; n != nil {
-		rec.PromptTokens = max(*n, 0)
+	d.text.WriteString(c.text)
+	return c.text != ""
+}
+
+func (d *decoder) usage(c chunk, p *piece) bool {
+	if c.prompt != nil {
+		d.rec.PromptTokens = max(*c.prompt, 0)
 	}
-	if n := chunk.Usage.CompletionTokens; n != nil {
-		if *n < 0 || *n > maxUsage {
-			rec.Kind, rec.Err = record.BadJSON, fmt.Sprintf("usage.completion_tokens is %d, want 0 to %d", *n, maxUsage)
+	if c.cached != nil {
+		d.rec.CachedTokens = max(*c.cached, 0)
+	}
+	if c.completion != nil {
+		if n := *c.completion; n < 0 || n > maxUsage {
+			d.rec.Kind, d.rec.Err = record.BadJSON, fmt.Sprintf("the server's count of completion tokens is %d, want 0 to %d", n, maxUsage)
 			return false
 		}
-		p.usage = *n
+		p.usage = *c.completion
 	}
 	return true
+}
+
+// checkEnd fails an answer that did not end as the protocol asks.
+func (d *decoder) checkEnd(x *Exchange) {
+	rec := d.rec
+	switch {
+	case !rec.OK():
+	case rec.Finish == "abort" || rec.Finish == "error":
+		rec.Kind, rec.Err = record.StreamError, "finish_reason is "+rec.Finish
+	case d.api == TensorRT: // its streams just end
+		if len(rec.Tokens) == 0 {
+			rec.Kind, rec.Err = record.Truncated, "the stream ended without text"
+		}
+	case !x.Finish:
+		rec.Kind, rec.Err = record.Truncated, "the stream ended without [DONE]"
+	case rec.Finish == "":
+		rec.Kind, rec.Err = record.Truncated, "the stream ended without a finish_reason"
+	}
+}
+
+// jsonText says what is wrong with JSON without the names of Go types.
+func jsonText(err error) string {
+	var e *json.UnmarshalTypeError
+	if errors.As(err, &e) {
+		return fmt.Sprintf("json: unexpected %s at byte %d", e.Value, e.Offset)
+	}
+	return err.Error()
 }
 
 // errorText returns the message of an error object, or the whole event.
@@ -126,17 +148,4 @@ func errorText(data string, object json.RawMessage) string {
 		return e.Message
 	}
 	return data
-}
-
-// checkEnd fails an answer that did not end as the protocol asks.
-func checkEnd(x *Exchange, rec *record.Record) {
-	switch {
-	case !rec.OK():
-	case rec.Finish == "abort" || rec.Finish == "error":
-		rec.Kind, rec.Err = record.StreamError, "finish_reason is "+rec.Finish
-	case !x.Finish:
-		rec.Kind, rec.Err = record.Truncated, "the stream ended without [DONE]"
-	case rec.Finish == "":
-		rec.Kind, rec.Err = record.Truncated, "the stream ended without a finish_reason"
-	}
 }

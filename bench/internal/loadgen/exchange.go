@@ -49,11 +49,13 @@ func (x *Exchange) fail(kind record.Kind, format string, args ...any) *Exchange 
 
 // HTTPOptions configure NewHTTP. Zero time limits mean none.
 type HTTPOptions struct {
-	APIKey      string        // sent as a bearer token if not empty
+	Header      map[string]string
 	Timeout     time.Duration // for a whole request
 	IdleTimeout time.Duration // between two reads, and before the first
 	Connections int           // idle connections to keep; the most requests in flight at a time
-	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
+	// NewConnections opens one for each request instead of keeping them.
+	NewConnections bool
+	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // HTTP sends JSON and reads event streams over pooled HTTP/1.1 connections.
@@ -74,6 +76,7 @@ func NewHTTP(opts HTTPOptions) *HTTP {
 		Proxy:               http.ProxyFromEnvironment, // never used for localhost
 		DialContext:         opts.Dial,
 		Protocols:           protocols,
+		DisableKeepAlives:   opts.NewConnections,
 		DisableCompression:  true, // a compressor would hold tokens back
 		MaxIdleConnsPerHost: max(opts.Connections, 2),
 		IdleConnTimeout:     90 * time.Second,
@@ -95,8 +98,8 @@ func (h *HTTP) request(ctx context.Context, method, url string, body []byte) (*h
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if h.opts.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+h.opts.APIKey)
+	for key, value := range h.opts.Header {
+		req.Header.Set(key, value)
 	}
 	return req, nil
 }
@@ -144,18 +147,31 @@ func (t touchReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Post sends body and reads the event stream that answers it.
-func (h *HTTP) Post(parent context.Context, url string, body []byte) *Exchange {
+// Call is one request for an answer that is measured.
+type Call struct {
+	URL      string
+	Body     []byte
+	Header   map[string]string
+	Document bool // the answer is one JSON document, not an event stream
+}
+
+// Do posts a call and reads the answer.
+func (h *HTTP) Do(parent context.Context, call Call) *Exchange {
 	x := &Exchange{}
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	limits := h.startLimits(cancel)
 	defer limits.stop()
-	req, err := h.request(ctx, http.MethodPost, url, body)
+	req, err := h.request(ctx, http.MethodPost, call.URL, call.Body)
 	if err != nil {
 		return x.fail(record.Connect, "%v", err)
 	}
-	req.Header.Set("Accept", "text/event-stream")
+	if !call.Document {
+		req.Header.Set("Accept", "text/event-stream")
+	}
+	for key, value := range call.Header {
+		req.Header.Set(key, value)
+	}
 	resp, err := h.client.Do(req)
 	if err != nil {
 		return x.failRead(ctx, parent, record.Connect, err)
@@ -163,10 +179,14 @@ func (h *HTTP) Post(parent context.Context, url string, body []byte) *Exchange {
 	defer resp.Body.Close()
 	limits.touch()
 	x.Status = resp.StatusCode
-	if kind, text := x.refused(resp); kind != record.OK {
+	if kind, text := x.refused(resp, call.Document); kind != record.OK {
 		return x.fail(kind, "%s", text)
 	}
-	err = x.readEvents(touchReader{resp.Body, limits})
+	answer := touchReader{resp.Body, limits}
+	if call.Document {
+		return x.readDocument(ctx, parent, answer)
+	}
+	err = x.readEvents(answer)
 	x.Done = time.Now()
 	switch {
 	case x.Finish:
@@ -180,10 +200,22 @@ func (h *HTTP) Post(parent context.Context, url string, body []byte) *Exchange {
 	return x
 }
 
-// refused reads an answer that is not an event stream.
-func (x *Exchange) refused(resp *http.Response) (record.Kind, string) {
+// readDocument reads an answer that comes in one piece, as one event.
+func (x *Exchange) readDocument(ctx, parent context.Context, r io.Reader) *Exchange {
+	data, err := io.ReadAll(io.LimitReader(r, maxAnswer))
+	if err != nil {
+		return x.failRead(ctx, parent, record.Truncated, err)
+	}
+	x.Done = time.Now()
+	x.Events = []openai.Event{{Data: string(data), At: x.Done}}
+	x.Finish = true
+	return x
+}
+
+// refused reads an answer of another kind than was asked for.
+func (x *Exchange) refused(resp *http.Response, document bool) (record.Kind, string) {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode == http.StatusOK && media != "application/json" {
+	if resp.StatusCode == http.StatusOK && (document || media != "application/json") {
 		return record.OK, ""
 	}
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrBody))
@@ -208,7 +240,7 @@ func (x *Exchange) readEvents(r io.Reader) error {
 			x.Finish = true
 			return nil
 		}
-		if ev.Name == "error" || strings.HasPrefix(ev.Data, `{"error"`) {
+		if ev.Name == "error" || strings.HasPrefix(ev.Data, `{"error":`) && !strings.HasPrefix(ev.Data, `{"error":null`) {
 			return nil
 		}
 		if size += len(ev.Data); size > maxAnswer {

@@ -26,26 +26,64 @@ type Config struct {
 	Schedule       []time.Duration      // when each request is due, from the start of the run
 	MaxConcurrency int                  // most requests in flight; 0 means no limit
 	OnDone         func(*record.Record) // called for each finished request, one at a time; may be nil
+	// After, if not nil, names for each request an earlier one whose end it waits
+	// for, or -1. It then counts as intended from that end, if that is later.
+	After []int
+}
+
+// Follower is a Backend whose requests can depend on earlier answers.
+type Follower interface {
+	// Follow is called before request index is sent, with the answer to the one it waited for.
+	Follow(index int, answer *record.Record)
+}
+
+// Preparer is a Backend that can encode requests before the run begins, so that
+// the work is not in any latency.
+type Preparer interface {
+	Prepare(count int)
 }
 
 // Run sends one request per entry of the schedule and returns, in that order,
 // the records of those that were sent. When ctx is cancelled it sends no more,
 // aborts the ones in flight and returns what there is.
 func Run(ctx context.Context, backend Backend, cfg Config) []record.Record {
+	if p, ok := backend.(Preparer); ok {
+		p.Prepare(len(cfg.Schedule))
+	}
 	r := &run{backend: backend, onDone: cfg.OnDone, begin: time.Now()}
 	if cfg.MaxConcurrency > 0 {
-		r.slots = make(chan struct{}, cfg.MaxConcurrency)
+		r.slots = &slots{free: cfg.MaxConcurrency}
 	}
 	records := make([]*record.Record, len(cfg.Schedule))
+	r.ends = make([]chan struct{}, len(cfg.Schedule))
+	for i := range r.ends {
+		r.ends[i] = make(chan struct{})
+	}
 	var wg sync.WaitGroup
 	for i, due := range cfg.Schedule {
 		if !sleepUntil(ctx, r.begin.Add(due)) {
 			break
 		}
-		released := time.Since(r.begin)
+		rec := &record.Record{Index: i, Intended: due, Released: time.Since(r.begin), InputLen: -1, PromptTokens: -1, CachedTokens: -1, Retokenized: -1}
+		earlier := -1
+		if cfg.After != nil && cfg.After[i] < i {
+			earlier = cfg.After[i]
+		}
+		var turn <-chan struct{}
+		if r.slots != nil && earlier < 0 {
+			turn = r.slots.turn() // here, for turns to be in the order of the schedule
+		}
 		wg.Go(func() {
-			rec := &record.Record{Index: i, Intended: due, Released: released, PromptTokens: -1}
-			if r.send(ctx, rec) {
+			defer close(r.ends[i])
+			if earlier >= 0 {
+				if !r.follow(ctx, rec, records, earlier) {
+					return
+				}
+				if r.slots != nil {
+					turn = r.slots.turn()
+				}
+			}
+			if r.send(ctx, rec, turn) {
 				records[i] = rec
 			}
 		})
@@ -63,16 +101,38 @@ func Run(ctx context.Context, backend Backend, cfg Config) []record.Record {
 type run struct {
 	backend Backend
 	begin   time.Time
-	slots   chan struct{}
+	slots   *slots
+	ends    []chan struct{} // closed as each request ends
 	mu      sync.Mutex
 	onDone  func(*record.Record)
 }
 
-// send waits for a slot, exchanges and decodes; false means it was never sent.
-func (r *run) send(ctx context.Context, rec *record.Record) bool {
-	if r.slots != nil {
+// follow waits for the end of an earlier request; false means ctx ended first.
+func (r *run) follow(ctx context.Context, rec *record.Record, records []*record.Record, earlier int) bool {
+	select {
+	case <-r.ends[earlier]:
+	case <-ctx.Done():
+		return false
+	}
+	before := records[earlier]
+	if before == nil {
+		return false // it was never sent: the run is over
+	}
+	if before.Done > rec.Intended {
+		rec.Intended, rec.Released = before.Done, max(rec.Released, before.Done)
+	}
+	if f, ok := r.backend.(Follower); ok {
+		f.Follow(rec.Index, before)
+	}
+	return true
+}
+
+// send waits for its turn, if it has to, exchanges and decodes; false means it
+// was never sent.
+func (r *run) send(ctx context.Context, rec *record.Record, turn <-chan struct{}) bool {
+	if turn != nil {
 		select {
-		case r.slots <- struct{}{}:
+		case <-turn:
 		case <-ctx.Done():
 			return false
 		}
@@ -82,8 +142,8 @@ func (r *run) send(ctx context.Context, rec *record.Record) bool {
 	}
 	rec.Start = time.Since(r.begin)
 	x := r.backend.Exchange(ctx, rec.Index)
-	if r.slots != nil {
-		<-r.slots
+	if turn != nil {
+		r.slots.release()
 	}
 	r.backend.Decode(x, r.begin, rec)
 	if r.onDone != nil {

@@ -15,7 +15,6 @@ import (
 const (
 	readyInterval = 500 * time.Millisecond
 	readyTry      = 10 * time.Second
-	maxModels     = 1 << 20 // bytes of a model list
 )
 
 // ParseBase returns the address of a server without a path of the API:
@@ -38,6 +37,8 @@ func ParseBase(raw string) (string, error) {
 	}
 	path := strings.TrimRight(u.Path, "/")
 	path = strings.TrimSuffix(path, "/chat/completions")
+	path = strings.TrimSuffix(path, "/completions")
+	path = strings.TrimSuffix(path, "/generate")
 	u.Path = strings.TrimSuffix(path, "/v1")
 	return u.String(), nil
 }
@@ -71,25 +72,38 @@ func (h *HTTP) WaitReady(ctx context.Context, base string, timeout time.Duration
 	}
 }
 
-func (h *HTTP) models(ctx context.Context, base string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTry)
-	defer cancel()
-	req, err := h.request(ctx, http.MethodGet, base+"/v1/models", nil)
+// maxDocument bounds what Fetch reads of an answer, in bytes.
+const maxDocument = 16 << 20
+
+// Fetch sends a request that is not measured and returns the answer's status
+// and body. A body of nil sends none. ctx bounds the time.
+func (h *HTTP) Fetch(ctx context.Context, method, url string, body []byte) (int, []byte, error) {
+	req, err := h.request(ctx, method, url, body)
 	if err != nil {
-		return nil, permanentError{fmt.Errorf("loadgen: %w", err)}
+		return 0, nil, permanentError{fmt.Errorf("loadgen: %w", err)}
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("loadgen: %w", err)
+		return 0, nil, fmt.Errorf("loadgen: %w", err)
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxModels))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
 	if err != nil {
-		return nil, fmt.Errorf("loadgen: reading %s/v1/models: %w", base, err)
+		return 0, nil, fmt.Errorf("loadgen: reading the answer of %s: %w", url, err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		err := fmt.Errorf("loadgen: GET %s/v1/models: %s: %s", base, resp.Status, snippet(string(data)))
-		if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
+	return resp.StatusCode, data, nil
+}
+
+func (h *HTTP) models(ctx context.Context, base string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTry)
+	defer cancel()
+	status, data, err := h.Fetch(ctx, http.MethodGet, base+"/v1/models", nil)
+	if err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK {
+		err := fmt.Errorf("loadgen: GET %s/v1/models: %d %s: %s", base, status, http.StatusText(status), snippet(string(data)))
+		if status < 500 && status != http.StatusTooManyRequests {
 			return nil, permanentError{err}
 		}
 		return nil, err

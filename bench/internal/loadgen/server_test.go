@@ -93,13 +93,13 @@ func TestWaitReadyStopsAtARefusal(t *testing.T) {
 	}
 }
 
-func TestAPIKey(t *testing.T) {
+func TestHeader(t *testing.T) {
 	var header string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { header = r.Header.Get("Authorization") }))
 	defer server.Close()
-	client := NewHTTP(HTTPOptions{APIKey: "secret"})
+	client := NewHTTP(HTTPOptions{Header: map[string]string{"Authorization": "Bearer secret"}})
 	defer client.Close()
-	client.Post(t.Context(), server.URL, []byte("{}"))
+	client.Do(t.Context(), Call{URL: server.URL, Body: []byte("{}")})
 	if header != "Bearer secret" {
 		t.Errorf("Authorization is %q", header)
 	}
@@ -114,7 +114,7 @@ func TestNoServer(t *testing.T) {
 	client := NewHTTP(HTTPOptions{})
 	defer client.Close()
 	for _, url := range []string{"http://" + closed.Addr().String(), "http://host.invalid"} {
-		x := client.Post(t.Context(), url, []byte("{}"))
+		x := client.Do(t.Context(), Call{URL: url, Body: []byte("{}")})
 		if x.Kind != record.Connect || x.Err == "" || x.Done.IsZero() {
 			t.Errorf("%s: %v %q, want a connection failure", url, x.Kind, x.Err)
 		}
@@ -134,7 +134,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	defer server.Close()
 	client := NewHTTP(HTTPOptions{Connections: 1})
 	defer client.Close()
-	chat := NewChat(client, server.URL, "mock", make([]string, 5), 4)
+	chat := NewTarget(client, Chat, server.URL, Options{Model: "mock"}, TextRequests(make([]string, 5), 4))
 	records := Run(t.Context(), chat, Config{Schedule: make([]time.Duration, 5), MaxConcurrency: 1})
 	for _, r := range records {
 		if !r.OK() {
@@ -159,7 +159,7 @@ func TestHeaderRestartsIdleLimit(t *testing.T) {
 		defer pipe.Close()
 		client := NewHTTP(HTTPOptions{IdleTimeout: time.Second, Dial: pipe.Dial})
 		defer client.Close()
-		if x := client.Post(t.Context(), "http://mock", []byte("{}")); x.Kind != record.OK || !x.Finish {
+		if x := client.Do(t.Context(), Call{URL: "http://mock", Body: []byte("{}")}); x.Kind != record.OK || !x.Finish {
 			t.Errorf("ended as %v: %s", x.Kind, x.Err)
 		}
 	})

@@ -48,7 +48,7 @@ func TestDescribeAgainstNumpy(t *testing.T) {
 
 // request has tokens at the given milliseconds.
 func request(start, done int, first int, tokens ...int) record.Record {
-	r := record.Record{Intended: time.Duration(start) * ms, Start: time.Duration(start) * ms, Done: time.Duration(done) * ms, FirstChunk: first, PromptTokens: 10, Source: record.ContinuousUsage}
+	r := record.Record{Intended: time.Duration(start) * ms, Start: time.Duration(start) * ms, Done: time.Duration(done) * ms, FirstChunk: first, InputLen: -1, PromptTokens: 10, CachedTokens: -1, Retokenized: -1, Source: record.ContinuousUsage}
 	for _, at := range tokens {
 		r.Tokens = append(r.Tokens, time.Duration(at)*ms)
 	}
@@ -62,11 +62,11 @@ func TestSummarize(t *testing.T) {
 	queued.Released = 403 * ms
 	short := request(700, 900, 1, 900) // one token: no TPOT, no ITL
 	short.MaxTokens = 5
-	failed := record.Record{Start: 600 * ms, Intended: 600 * ms, Done: 2500 * ms, Kind: record.Timeout, Err: "slow", Tokens: []time.Duration{1200 * ms, 1300 * ms}, PromptTokens: -1}
+	failed := record.Record{Start: 600 * ms, Intended: 600 * ms, Done: 2500 * ms, Kind: record.Timeout, Err: "slow", Tokens: []time.Duration{1200 * ms, 1300 * ms}, InputLen: -1, PromptTokens: -1}
 	got := Summarize([]record.Record{request(100, 1000, 2, 300, 300, 400, 500), queued, short, failed})
 	want := Summary{
 		Sent: 4, Completed: 3, Failed: 1, Failures: []Failure{{"timeout", 1, "slow"}},
-		Duration: 2400 * ms, InputTokens: 30, InputKnown: true, OutputTokens: 8, ShortOutputs: 1,
+		Duration: 2400 * ms, InputTokens: 30, InputKnown: true, OutputTokens: 8, Retokenized: -1, ServerInput: 30, ShortOutputs: 1,
 		Sources:           map[record.TokenSource]int{record.ContinuousUsage: 3},
 		RequestThroughput: 3 / 2.4, InputThroughput: 30 / 2.4, OutputThroughput: 8 / 2.4, TotalThroughput: 38 / 2.4,
 		// Seconds count from the first dispatch at 100 ms: tokens at 300, 300, 400, 500 and 900, then 1100, 1600 and 2000.
@@ -97,7 +97,7 @@ func TestSummarizeWithoutSamples(t *testing.T) {
 	for name, records := range map[string][]record.Record{
 		"nothing sent": nil,
 		"all failed":   {{Kind: record.Connect, PromptTokens: -1}, {Kind: record.HTTPStatus, Status: 500, PromptTokens: -1}},
-		"no tokens":    {{PromptTokens: -1}},
+		"no tokens":    {{InputLen: -1, PromptTokens: -1}},
 	} {
 		s := Summarize(records)
 		if s.TTFT.Count != 0 || s.TPOT.Count != 0 || s.ITL.Count != 0 || s.Completed+s.Failed != s.Sent {

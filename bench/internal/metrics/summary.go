@@ -25,9 +25,15 @@ type Summary struct {
 	Failures                []Failure // most frequent first
 
 	Duration     time.Duration // first dispatch to the end of the last request
-	InputTokens  int
-	InputKnown   bool // the server reported the prompt tokens of each success
+	InputTokens  int           // of successes: as the load generator counts them, else as the server reported
+	InputKnown   bool          // either is known of each success
+	InputCounted bool          // the load generator counted all of them
 	OutputTokens int
+	Retokenized  int // tokens of the answers' text by a tokenizer; -1 if none was asked
+
+	ServerInput  int // prompt tokens that the server reported; they include what a chat template adds
+	CachedTokens int // of them found in the server's prefix cache
+	CachedKnown  bool
 	ShortOutputs int                        // successes with fewer tokens than asked
 	Sources      map[record.TokenSource]int // successes by how their tokens were counted
 
@@ -55,7 +61,7 @@ type Failure struct {
 
 // Summarize computes the figures of the requests that were sent.
 func Summarize(records []record.Record) Summary {
-	s := Summary{Sent: len(records), InputKnown: true, Sources: map[record.TokenSource]int{}}
+	s := Summary{Sent: len(records), InputKnown: true, InputCounted: true, Retokenized: -1, Sources: map[record.TokenSource]int{}}
 	if len(records) == 0 {
 		return s
 	}
@@ -87,8 +93,7 @@ func (s *Summary) latencies(records []record.Record) {
 		}
 		s.Completed++
 		s.Sources[r.Source]++
-		s.InputTokens += max(r.PromptTokens, 0)
-		s.InputKnown = s.InputKnown && r.PromptTokens >= 0
+		s.prompt(r)
 		n := len(r.Tokens)
 		s.OutputTokens += n
 		if n < r.MaxTokens {
@@ -96,6 +101,9 @@ func (s *Summary) latencies(records []record.Record) {
 		}
 		e2e = append(e2e, millis(r.End()-r.Start))
 		queued = append(queued, millis(r.End()-r.Intended))
+		if r.WholeAnswer {
+			continue
+		}
 		if n > 0 {
 			ttft = append(ttft, millis(r.Tokens[0]-r.Start))
 		}
@@ -113,6 +121,23 @@ func (s *Summary) latencies(records []record.Record) {
 	}
 	s.E2E, s.QueuedE2E = Describe(e2e), Describe(queued)
 	s.TTFT, s.TPOT, s.ITL = Describe(ttft), Describe(tpot), Describe(itl)
+}
+
+// prompt adds up the counts of a prompt, and the retokenized ones of its answer.
+func (s *Summary) prompt(r *record.Record) {
+	n := r.InputLen
+	if n < 0 {
+		n = r.PromptTokens
+		s.InputCounted = false
+	}
+	s.InputTokens += max(n, 0)
+	s.InputKnown = s.InputKnown && n >= 0
+	s.ServerInput += max(r.PromptTokens, 0)
+	s.CachedTokens += max(r.CachedTokens, 0)
+	s.CachedKnown = s.CachedKnown || r.CachedTokens >= 0
+	if r.Retokenized >= 0 {
+		s.Retokenized = max(s.Retokenized, 0) + r.Retokenized
+	}
 }
 
 func (s *Summary) throughput() {

@@ -8,39 +8,26 @@ import (
 	"time"
 )
 
-// answer streams one reply.
+// api is the form of an answer.
+type api int
+
+const (
+	chatAPI api = iota
+	completionsAPI
+	generateAPI
+	tritonAPI
+)
+
+// answer is one reply.
 type answer struct {
-	cfg   Config
-	w     http.ResponseWriter
-	r     *http.Request
-	begin time.Time
-	usage Usage
-}
-
-type delta struct {
-	Role      string  `json:"role,omitempty"`
-	Content   *string `json:"content,omitempty"`
-	Reasoning *string `json:"reasoning_content,omitempty"`
-}
-
-type choice struct {
-	Index        int     `json:"index"`
-	Delta        delta   `json:"delta"`
-	FinishReason *string `json:"finish_reason"`
-}
-
-type usageCount struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	TotalTokens      int `json:"total_tokens"`
-}
-
-type chunk struct {
-	ID      string      `json:"id"`
-	Object  string      `json:"object"`
-	Model   string      `json:"model"`
-	Choices []choice    `json:"choices"`
-	Usage   *usageCount `json:"usage,omitempty"`
+	cfg    Config
+	api    api
+	w      http.ResponseWriter
+	r      *http.Request
+	begin  time.Time
+	usage  Usage
+	prompt int             // tokens of the prompt
+	text   strings.Builder // sent so far
 }
 
 func (a *answer) stream(want int) {
@@ -49,9 +36,8 @@ func (a *answer) stream(want int) {
 	if a.cfg.EOSAfter > 0 && a.cfg.EOSAfter < want {
 		total, finish = a.cfg.EOSAfter, "stop"
 	}
-	if a.cfg.RoleChunk {
-		empty := ""
-		a.send(a.chunk(0, choice{Delta: delta{Role: "assistant", Content: &empty}}))
+	if a.cfg.RoleChunk && a.api == chatAPI {
+		a.send(a.chunk(0, &part{role: "assistant"}))
 	}
 	for sent, n := 0, 0; sent < total; n++ {
 		tokens := min(a.cfg.TokensPerChunk, total-sent)
@@ -62,8 +48,8 @@ func (a *answer) stream(want int) {
 		if !a.wait(due) || !a.fault(sent) {
 			return
 		}
-		a.send(a.chunk(sent+tokens, choice{Delta: a.text(sent, tokens, n)}))
 		sent += tokens
+		a.send(a.chunk(sent, &part{text: a.words(sent-tokens, tokens, n)}))
 	}
 	if a.fault(total) {
 		a.end(total, finish)
@@ -71,44 +57,27 @@ func (a *answer) stream(want int) {
 }
 
 func (a *answer) end(total int, finish string) {
-	if !a.cfg.NoFinish {
-		a.send(a.chunk(total, choice{FinishReason: &finish}))
+	if !a.cfg.NoFinish && a.api != tritonAPI {
+		a.send(a.chunk(total, &part{finish: finish}))
 	}
-	if a.usage != UsageNever {
-		closing := a.chunk(total)
-		closing.Choices = []choice{}
-		closing.Usage = a.count(total)
+	if a.usage != UsageNever && (a.api == chatAPI || a.api == completionsAPI) {
+		closing := a.chunk(total, nil)
+		closing["usage"] = a.count(total)
 		a.send(closing)
 	}
-	if !a.cfg.NoDone {
+	if !a.cfg.NoDone && a.api != tritonAPI {
 		a.write("[DONE]")
 	}
 }
 
-// text is the delta of chunk n, which brings tokens first to first+tokens-1.
-func (a *answer) text(first, tokens, n int) delta {
+// words is the text of chunk n, which brings tokens first to first+tokens-1.
+func (a *answer) words(first, tokens, n int) string {
 	var text strings.Builder
 	for i := first; i < first+tokens && n >= a.cfg.EmptyText; i++ {
 		token := fmt.Sprintf(" t%d", i)
 		text.WriteString(token + strings.Repeat("x", max(a.cfg.TextBytes-len(token), 0)))
 	}
-	s := text.String()
-	if a.cfg.Reasoning {
-		return delta{Reasoning: &s}
-	}
-	return delta{Content: &s}
-}
-
-func (a *answer) chunk(tokens int, choices ...choice) *chunk {
-	c := &chunk{ID: "chatcmpl-mock", Object: "chat.completion.chunk", Model: a.cfg.Model, Choices: choices}
-	if a.usage == UsageContinuous {
-		c.Usage = a.count(tokens)
-	}
-	return c
-}
-
-func (a *answer) count(tokens int) *usageCount {
-	return &usageCount{PromptTokens: a.cfg.PromptTokens, CompletionTokens: tokens, TotalTokens: a.cfg.PromptTokens + tokens}
+	return text.String()
 }
 
 // fault does what is planned after so many tokens; false means the answer is over.
@@ -142,10 +111,10 @@ func (a *answer) wait(due time.Duration) bool {
 	}
 }
 
-func (a *answer) send(c *chunk) {
+func (a *answer) send(c fields) {
 	data, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // the types above always encode
+		panic(err) // strings and numbers always encode
 	}
 	a.write(string(data))
 }

@@ -1,5 +1,6 @@
-// Package mockserver is an OpenAI chat server with known delays and known
-// faults, to check load generators against.
+// Package mockserver is an inference server with known delays and known faults,
+// to check load generators against. It speaks OpenAI's chat and completions,
+// sglang's /generate and its control endpoints, and Triton's generate_stream.
 package mockserver
 
 import (
@@ -31,7 +32,9 @@ type Config struct {
 	Model          string
 	TTFT, ITL      time.Duration
 	TokensPerChunk int // 0 means 1
-	PromptTokens   int
+	PromptTokens   int // of a prompt that is text; token ids are counted
+	CachedTokens   int // reported of each prompt
+	Slots          int // requests served at a time, others wait; 0 means all
 	Usage          Usage
 	RoleChunk      bool // open with a chunk that holds only the role
 	Reasoning      bool // send text in the reasoning channel
@@ -43,6 +46,8 @@ type Config struct {
 	NoSpace  bool   // no space after "data:"
 	Comments bool   // a comment before each event
 	OneByte  bool   // each byte in a write of its own
+
+	Forget bool // keep no bodies, headers and calls
 
 	FailEvery  int    // each so-manieth request is refused
 	FailStatus int    // with this status; 0 means 500
@@ -58,8 +63,12 @@ type Config struct {
 type Server struct {
 	cfg Config
 
+	slots    chan struct{}
 	mu       sync.Mutex
 	bodies   []string
+	calls    []string
+	headers  []http.Header
+	requests int
 	inFlight int
 	peak     int
 }
@@ -78,44 +87,71 @@ func New(cfg Config) *Server {
 	if cfg.FailStatus == 0 {
 		cfg.FailStatus = http.StatusInternalServerError
 	}
-	return &Server{cfg: cfg}
+	s := &Server{cfg: cfg}
+	if cfg.Slots > 0 {
+		s.slots = make(chan struct{}, cfg.Slots)
+	}
+	return s
 }
 
-// Bodies returns the bodies of the chat requests so far.
+// Calls returns the control requests so far, as "METHOD /path?query body".
+func (s *Server) Calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.calls...)
+}
+
+// Headers returns the headers of the generation requests so far.
+func (s *Server) Headers() []http.Header {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]http.Header(nil), s.headers...)
+}
+
+// Bodies returns the bodies of the generation requests so far.
 func (s *Server) Bodies() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.bodies...)
 }
 
-// PeakInFlight returns the most chat requests that were in progress at a time.
+// PeakInFlight returns the most generation requests that were in progress at a time.
 func (s *Server) PeakInFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peak
 }
 
-// ServeHTTP serves /v1/models and /v1/chat/completions.
+// ServeHTTP serves the endpoints of all APIs.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/v1/models":
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"object":"list","data":[{"id":%q,"object":"model"}]}`, s.cfg.Model)
+		writeJSON(w, fmt.Sprintf(`{"object":"list","data":[{"id":%q,"object":"model"}]}`, s.cfg.Model))
 	case "/v1/chat/completions":
-		s.chat(w, r)
+		s.generate(w, r, chatAPI)
+	case "/v1/completions":
+		s.generate(w, r, completionsAPI)
+	case "/generate":
+		s.generate(w, r, generateAPI)
+	case "/v2/models/ensemble/generate_stream":
+		s.generate(w, r, tritonAPI)
 	default:
-		http.NotFound(w, r)
+		s.control(w, r)
 	}
 }
 
 // enter counts a request and returns its number, from 1.
-func (s *Server) enter(body string) int {
+func (s *Server) enter(body string, header http.Header) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bodies = append(s.bodies, body)
+	if !s.cfg.Forget {
+		s.bodies = append(s.bodies, body)
+		s.headers = append(s.headers, header.Clone())
+	}
+	s.requests++
 	s.inFlight++
 	s.peak = max(s.peak, s.inFlight)
-	return len(s.bodies)
+	return s.requests
 }
 
 func (s *Server) leave() {
@@ -124,24 +160,52 @@ func (s *Server) leave() {
 	s.inFlight--
 }
 
-type chatRequest struct {
-	MaxTokens           int `json:"max_tokens"`
-	MaxCompletionTokens int `json:"max_completion_tokens"`
-	StreamOptions       struct {
+// request is the union of what the APIs ask for.
+type request struct {
+	Prompt              json.RawMessage `json:"prompt"`
+	InputIDs            []int           `json:"input_ids"`
+	MaxTokens           int             `json:"max_tokens"`
+	MaxCompletionTokens int             `json:"max_completion_tokens"`
+	Sampling            struct {
+		MaxNewTokens int `json:"max_new_tokens"`
+	} `json:"sampling_params"`
+	Stream        bool `json:"stream"`
+	StreamOptions struct {
 		IncludeUsage         bool `json:"include_usage"`
 		ContinuousUsageStats bool `json:"continuous_usage_stats"`
 	} `json:"stream_options"`
 }
 
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+// promptTokens counts token ids; text has as many as configured.
+func (r *request) promptTokens(text int) int {
+	var ids []int
+	if json.Unmarshal(r.Prompt, &ids) == nil && len(ids) > 0 {
+		return len(ids)
+	}
+	if len(r.InputIDs) > 0 {
+		return len(r.InputIDs)
+	}
+	return text
+}
+
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, api api) {
 	begin := time.Now()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		return
 	}
-	number := s.enter(string(body))
+	number := s.enter(string(body), r.Header)
 	defer s.leave()
-	var req chatRequest
+	if s.slots != nil {
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+			begin = time.Now()
+		case <-r.Context().Done():
+			return
+		}
+	}
+	var req request
 	switch {
 	case json.Unmarshal(body, &req) != nil:
 		refuse(w, http.StatusBadRequest, "the body is not JSON")
@@ -150,17 +214,26 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	case s.cfg.Refuse != "" && strings.Contains(string(body), s.cfg.Refuse):
 		refuse(w, http.StatusBadRequest, "unknown parameter: "+s.cfg.Refuse)
 	case s.cfg.OneJSON:
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"choices":[{"message":{"role":"assistant","content":"hello"}}]}`)
+		writeJSON(w, `{"choices":[{"message":{"role":"assistant","content":"hello"}}]}`)
 	default:
-		a := &answer{cfg: s.cfg, w: w, r: r, begin: begin, usage: s.usage(req)}
-		a.stream(max(req.MaxTokens, req.MaxCompletionTokens))
+		a := &answer{cfg: s.cfg, api: api, w: w, r: r, begin: begin, usage: s.usage(req, api), prompt: req.promptTokens(s.cfg.PromptTokens)}
+		want := max(req.MaxTokens, req.MaxCompletionTokens, req.Sampling.MaxNewTokens)
+		if req.Stream {
+			a.stream(want)
+		} else {
+			a.document(want)
+		}
 	}
 }
 
-// usage is what the server has to offer and the client asks for.
-func (s *Server) usage(req chatRequest) Usage {
+// usage is what the server has to offer and the client asks for. sglang's own
+// API always counts, Triton's never does.
+func (s *Server) usage(req request, api api) Usage {
 	switch {
+	case api == tritonAPI:
+		return UsageNever
+	case api == generateAPI || !req.Stream:
+		return s.cfg.Usage
 	case !req.StreamOptions.IncludeUsage:
 		return UsageNever
 	case !req.StreamOptions.ContinuousUsageStats:
@@ -173,4 +246,9 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, `{"error":{"message":%q,"type":"mock"}}`, message)
+}
+
+func writeJSON(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, text)
 }

@@ -86,11 +86,18 @@ type Record struct {
 	Tokens     []time.Duration
 	FirstChunk int // tokens in the first chunk that carried any
 
+	// WholeAnswer is set when the answer was asked for in one piece: then its
+	// tokens all have the time of its end, and only whole latencies mean anything.
+	WholeAnswer bool
+
+	InputLen     int // prompt tokens as the load generator counts them; -1 if it does not
 	PromptTokens int // as the server reported; -1 if it did not
+	CachedTokens int // of them found in the server's prefix cache; -1 if not reported
 	MaxTokens    int // as asked
 	Source       TokenSource
 	Finish       string // finish_reason
 	Text         string // all channels, in order
+	Retokenized  int    // tokens of Text by a tokenizer; -1 if none was asked
 
 	Kind   Kind
 	Status int    // HTTP status, 0 if there was no answer

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,66 +14,89 @@ import (
 // jsonResult has the keys of sglang's result line, then our own. A figure
 // without a sample is null: JSON has no NaN.
 type jsonResult struct {
-	Tag                    *string  `json:"tag"`
-	Backend                string   `json:"backend"`
-	DatasetName            string   `json:"dataset_name"`
-	RequestRate            any      `json:"request_rate"`
-	MaxConcurrency         *int     `json:"max_concurrency"`
-	Duration               float64  `json:"duration"`
-	Completed              int      `json:"completed"`
-	TotalInputTokens       *int     `json:"total_input_tokens"`
-	TotalInputTextTokens   *int     `json:"total_input_text_tokens"`
-	TotalInputVisionTokens int      `json:"total_input_vision_tokens"`
-	TotalOutputTokens      int      `json:"total_output_tokens"`
-	TotalOutputRetokenized int      `json:"total_output_tokens_retokenized"`
-	RequestThroughput      *float64 `json:"request_throughput"`
-	InputThroughput        *float64 `json:"input_throughput"`
-	OutputThroughput       *float64 `json:"output_throughput"`
-	TotalThroughput        *float64 `json:"total_throughput"`
-	MeanE2E                *float64 `json:"mean_e2e_latency_ms"`
-	MedianE2E              *float64 `json:"median_e2e_latency_ms"`
-	StdE2E                 *float64 `json:"std_e2e_latency_ms"`
-	P90E2E                 *float64 `json:"p90_e2e_latency_ms"`
-	P95E2E                 *float64 `json:"p95_e2e_latency_ms"`
-	P99E2E                 *float64 `json:"p99_e2e_latency_ms"`
-	MeanTTFT               *float64 `json:"mean_ttft_ms"`
-	MedianTTFT             *float64 `json:"median_ttft_ms"`
-	StdTTFT                *float64 `json:"std_ttft_ms"`
-	P90TTFT                *float64 `json:"p90_ttft_ms"`
-	P95TTFT                *float64 `json:"p95_ttft_ms"`
-	P99TTFT                *float64 `json:"p99_ttft_ms"`
-	MeanTPOT               *float64 `json:"mean_tpot_ms"`
-	MedianTPOT             *float64 `json:"median_tpot_ms"`
-	StdTPOT                *float64 `json:"std_tpot_ms"`
-	P90TPOT                *float64 `json:"p90_tpot_ms"`
-	P95TPOT                *float64 `json:"p95_tpot_ms"`
-	P99TPOT                *float64 `json:"p99_tpot_ms"`
-	MeanITL                *float64 `json:"mean_itl_ms"`
-	MedianITL              *float64 `json:"median_itl_ms"`
-	StdITL                 *float64 `json:"std_itl_ms"`
-	P90ITL                 *float64 `json:"p90_itl_ms"`
-	P95ITL                 *float64 `json:"p95_itl_ms"`
-	P99ITL                 *float64 `json:"p99_itl_ms"`
-	Concurrency            *float64 `json:"concurrency"`
-	AcceptLength           *float64 `json:"accept_length"`
-	MaxOutputTokensPerS    float64  `json:"max_output_tokens_per_s"`
-	MaxConcurrentRequests  int      `json:"max_concurrent_requests"`
-	Model                  string   `json:"model"`
-	Seed                   uint64   `json:"seed"`
-	NumRequests            int      `json:"num_requests"`
-	MaxTokens              int      `json:"max_tokens"`
-	InputWords             int      `json:"input_words"`
-	Sent                   int      `json:"sent"`
-	Failed                 int      `json:"failed"`
-	Failures               []reason `json:"failures"`
-	Interrupted            bool     `json:"interrupted"`
-	MaxITL                 *float64 `json:"max_itl_ms"`
-	P99QueuedE2E           *float64 `json:"p99_queued_e2e_latency_ms"`
-	ScheduledRate          *float64 `json:"scheduled_request_rate"`
-	SentRate               *float64 `json:"sent_request_rate"`
-	MaxClientLag           float64  `json:"max_client_lag_ms"`
-	TokenSources           []string `json:"token_sources"`
+	Tag                    *string           `json:"tag"`
+	Backend                string            `json:"backend"`
+	DatasetName            string            `json:"dataset_name"`
+	RequestRate            any               `json:"request_rate"`
+	MaxConcurrency         *int              `json:"max_concurrency"`
+	ShareGPTOutputLen      *int              `json:"sharegpt_output_len"`
+	RandomInputLen         *int              `json:"random_input_len"`
+	RandomOutputLen        *int              `json:"random_output_len"`
+	RandomRangeRatio       *float64          `json:"random_range_ratio"`
+	ServerInfo             json.RawMessage   `json:"server_info"`
+	Duration               float64           `json:"duration"`
+	Completed              int               `json:"completed"`
+	TotalInputTokens       *int              `json:"total_input_tokens"`
+	TotalInputTextTokens   *int              `json:"total_input_text_tokens"`
+	TotalInputVisionTokens int               `json:"total_input_vision_tokens"`
+	TotalOutputTokens      int               `json:"total_output_tokens"`
+	TotalOutputRetokenized int               `json:"total_output_tokens_retokenized"`
+	RequestThroughput      *float64          `json:"request_throughput"`
+	InputThroughput        *float64          `json:"input_throughput"`
+	OutputThroughput       *float64          `json:"output_throughput"`
+	TotalThroughput        *float64          `json:"total_throughput"`
+	MeanE2E                *float64          `json:"mean_e2e_latency_ms"`
+	MedianE2E              *float64          `json:"median_e2e_latency_ms"`
+	StdE2E                 *float64          `json:"std_e2e_latency_ms"`
+	P90E2E                 *float64          `json:"p90_e2e_latency_ms"`
+	P95E2E                 *float64          `json:"p95_e2e_latency_ms"`
+	P99E2E                 *float64          `json:"p99_e2e_latency_ms"`
+	MeanTTFT               *float64          `json:"mean_ttft_ms"`
+	MedianTTFT             *float64          `json:"median_ttft_ms"`
+	StdTTFT                *float64          `json:"std_ttft_ms"`
+	P90TTFT                *float64          `json:"p90_ttft_ms"`
+	P95TTFT                *float64          `json:"p95_ttft_ms"`
+	P99TTFT                *float64          `json:"p99_ttft_ms"`
+	MeanTPOT               *float64          `json:"mean_tpot_ms"`
+	MedianTPOT             *float64          `json:"median_tpot_ms"`
+	StdTPOT                *float64          `json:"std_tpot_ms"`
+	P90TPOT                *float64          `json:"p90_tpot_ms"`
+	P95TPOT                *float64          `json:"p95_tpot_ms"`
+	P99TPOT                *float64          `json:"p99_tpot_ms"`
+	MeanITL                *float64          `json:"mean_itl_ms"`
+	MedianITL              *float64          `json:"median_itl_ms"`
+	StdITL                 *float64          `json:"std_itl_ms"`
+	P90ITL                 *float64          `json:"p90_itl_ms"`
+	P95ITL                 *float64          `json:"p95_itl_ms"`
+	P99ITL                 *float64          `json:"p99_itl_ms"`
+	Concurrency            *float64          `json:"concurrency"`
+	AcceptLength           *float64          `json:"accept_length"`
+	MaxOutputTokensPerS    float64           `json:"max_output_tokens_per_s"`
+	MaxConcurrentRequests  int               `json:"max_concurrent_requests"`
+	Model                  string            `json:"model"`
+	Seed                   uint64            `json:"seed"`
+	NumRequests            int               `json:"num_requests"`
+	MaxTokens              int               `json:"max_tokens"`
+	InputWords             int               `json:"input_words"`
+	Sent                   int               `json:"sent"`
+	Failed                 int               `json:"failed"`
+	Failures               []reason          `json:"failures"`
+	Interrupted            bool              `json:"interrupted"`
+	MaxITL                 *float64          `json:"max_itl_ms"`
+	P99QueuedE2E           *float64          `json:"p99_queued_e2e_latency_ms"`
+	ScheduledRate          *float64          `json:"scheduled_request_rate"`
+	SentRate               *float64          `json:"sent_request_rate"`
+	MaxClientLag           float64           `json:"max_client_lag_ms"`
+	TokenSources           []string          `json:"token_sources"`
+	Retokenizer            *string           `json:"retokenizer"`
+	ServerPromptTokens     int               `json:"server_prompt_tokens"`
+	Notes                  map[string]string `json:"notes,omitempty"`
+	*goodput
+	Cache *cacheReport `json:"cache_report,omitempty"`
 	*details
+}
+
+type goodput struct {
+	SLOs       map[string]float64 `json:"goodput_slos_ms"`
+	Rate       float64            `json:"request_goodput"`
+	Attainment float64            `json:"slo_attainment"`
+	ByMetric   map[string]float64 `json:"slo_attainment_by_metric"`
+}
+
+type cacheReport struct {
+	Prompt  int     `json:"total_prompt_tokens"`
+	Cached  int     `json:"total_cached_tokens"`
+	HitRate float64 `json:"cache_hit_rate_pct"`
 }
 
 type reason struct {
@@ -89,6 +113,7 @@ type details struct {
 	ITLs           [][]float64 `json:"itls"`
 	GeneratedTexts []string    `json:"generated_texts"`
 	Errors         []string    `json:"errors"`
+	CachedTokens   []int       `json:"cached_tokens"`
 	IntendedTimes  []float64   `json:"intended_times"`
 	StartTimes     []float64   `json:"start_times"`
 	Latencies      []float64   `json:"latencies"`
@@ -114,7 +139,9 @@ func WriteJSON(w io.Writer, r *Result, records []record.Record) error {
 func newJSON(r *Result) jsonResult {
 	j := jsonResult{
 		Backend:               r.Backend,
-		DatasetName:           "builtin",
+		DatasetName:           cmp.Or(r.Dataset, "builtin"),
+		ServerInfo:            r.ServerInfo,
+		ServerPromptTokens:    r.ServerInput,
 		RequestRate:           r.Rate,
 		Duration:              r.Duration.Seconds(),
 		Completed:             r.Completed,
@@ -132,7 +159,10 @@ func newJSON(r *Result) jsonResult {
 		MaxClientLag:          float64(r.MaxLag.Nanoseconds()) / 1e6,
 		TokenSources:          []string{},
 	}
-	if math.IsInf(r.Rate, 1) {
+	switch {
+	case r.Trace:
+		j.RequestRate = "trace"
+	case math.IsInf(r.Rate, 1):
 		j.RequestRate = "inf"
 	}
 	if r.MaxConcurrency > 0 {
@@ -148,6 +178,46 @@ func newJSON(r *Result) jsonResult {
 	}
 	j.tokens(r)
 	j.latencies(r)
+	j.asked(r)
+	j.goodput = newGoodput(r.Goodput)
+	if r.CacheReport {
+		prompt, rate := r.cached()
+		j.Cache = &cacheReport{prompt, r.CachedTokens, math.Round(rate*10000) / 100}
+	}
+	return j
+}
+
+// asked fills in what only some programs have.
+func (j *jsonResult) asked(r *Result) {
+	if r.Tag != "" {
+		j.Tag = &r.Tag
+	}
+	if l := r.Lens; l != nil {
+		j.RandomInputLen, j.RandomOutputLen, j.RandomRangeRatio = &l.RandomInput, &l.RandomOutput, &l.RangeRatio
+		if l.ShareGPTOutput > 0 {
+			j.ShareGPTOutputLen = &l.ShareGPTOutput
+		}
+	}
+	j.AcceptLength = known(r.AcceptLength, r.AcceptLength > 0)
+	if r.Retokenizer != "" {
+		j.Retokenizer = &r.Retokenizer
+	}
+	if len(r.Notes) > 0 {
+		j.Notes = map[string]string{}
+	}
+	for _, note := range r.Notes {
+		j.Notes[note[0]] = note[1]
+	}
+}
+
+func newGoodput(g *metrics.Goodput) *goodput {
+	if g == nil {
+		return nil
+	}
+	j := &goodput{SLOs: map[string]float64{}, Rate: g.Rate, Attainment: g.Share(g.Good), ByMetric: map[string]float64{}}
+	for i, slo := range g.SLOs {
+		j.SLOs[slo.Name], j.ByMetric[slo.Name] = slo.Limit, g.Share(g.Met[i])
+	}
 	return j
 }
 
@@ -156,7 +226,7 @@ func (j *jsonResult) tokens(r *Result) {
 	if r.InputKnown {
 		j.TotalInputTokens, j.TotalInputTextTokens = &r.InputTokens, &r.InputTokens
 	}
-	j.TotalOutputTokens, j.TotalOutputRetokenized = r.OutputTokens, r.OutputTokens
+	j.TotalOutputTokens, j.TotalOutputRetokenized = r.OutputTokens, r.retokenized()
 	j.RequestThroughput = known(r.RequestThroughput, timed)
 	j.InputThroughput = known(r.InputThroughput, timed && r.InputKnown)
 	j.OutputThroughput = known(r.OutputThroughput, timed)
@@ -194,19 +264,24 @@ func known(v float64, ok bool) *float64 {
 func newDetails(records []record.Record) *details {
 	d := &details{
 		InputLens: []int{}, OutputLens: []int{}, TTFTs: []*float64{}, ITLs: [][]float64{}, GeneratedTexts: []string{},
-		Errors: []string{}, IntendedTimes: []float64{}, StartTimes: []float64{}, Latencies: []float64{},
+		Errors: []string{}, CachedTokens: []int{}, IntendedTimes: []float64{}, StartTimes: []float64{}, Latencies: []float64{},
 	}
 	for i := range records {
 		r := &records[i]
 		var ttft *float64
-		if len(r.Tokens) > 0 {
+		if len(r.Tokens) > 0 && !r.WholeAnswer {
 			ttft = known((r.Tokens[0] - r.Start).Seconds(), true)
 		}
 		itls := []float64{}
 		for _, gap := range metrics.Gaps(r) {
 			itls = append(itls, gap/1000)
 		}
-		d.InputLens = append(d.InputLens, max(r.PromptTokens, 0))
+		input := r.InputLen
+		if input < 0 {
+			input = max(r.PromptTokens, 0)
+		}
+		d.InputLens = append(d.InputLens, input)
+		d.CachedTokens = append(d.CachedTokens, max(r.CachedTokens, 0))
 		d.OutputLens = append(d.OutputLens, len(r.Tokens))
 		d.TTFTs = append(d.TTFTs, ttft)
 		d.ITLs = append(d.ITLs, itls)

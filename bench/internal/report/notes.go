@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -39,14 +40,38 @@ func WriteNotes(w io.Writer, r *Result) error {
 		[]string{"P99 E2E with queueing", queued(r)},
 		[]string{"Client lag", fmt.Sprintf("at most %.2f ms behind the schedule", float64(r.MaxLag)/float64(time.Millisecond))},
 		[]string{"Token counts", sources(r)},
-		[]string{"Retokenized count", notRetokenized},
+		[]string{"Retokenized count", cmp.Or(r.Retokenizer, notRetokenized)},
 	)
+	rows = append(rows, promptNotes(r)...)
 	if r.ShortOutputs > 0 {
-		rows = append(rows, []string{"Short outputs", fmt.Sprintf("%d answers have fewer than the %d tokens asked for", r.ShortOutputs, r.MaxTokens)})
+		asked := "tokens asked for"
+		if r.MaxTokens > 0 {
+			asked = fmt.Sprintf("the %d tokens asked for", r.MaxTokens)
+		}
+		rows = append(rows, []string{"Short outputs", fmt.Sprintf("%d answers have fewer than %s", r.ShortOutputs, asked)})
 	}
 	if r.Completed > 0 && r.Completed < fewRequests {
 		rows = append(rows, []string{"P99", fmt.Sprintf("close to the maximum: %d requests are too few to tell (%d or more)", r.Completed, fewRequests)})
 	}
+	for _, note := range r.Notes {
+		rows = append(rows, []string{note[0], printable(note[1])})
+	}
+	return writeRows(w, rows)
+}
+
+// promptNotes tells what the server counted beside the load generator.
+func promptNotes(r *Result) [][]string {
+	var rows [][]string
+	if r.InputCounted && r.ServerInput > 0 && r.ServerInput != r.InputTokens {
+		rows = append(rows, []string{"Prompt tokens", fmt.Sprintf("the server counted %d; the table has the dataset's own count, without what a chat template adds", r.ServerInput)})
+	}
+	if prompt, rate := r.cached(); r.CachedKnown && prompt > 0 {
+		rows = append(rows, []string{"Cached prompt tokens", fmt.Sprintf("%d of %d (%.1f%%)", r.CachedTokens, prompt, 100*rate)})
+	}
+	return rows
+}
+
+func writeRows(w io.Writer, rows [][]string) error {
 	t := tablewriter.NewTable(w,
 		tablewriter.WithRowAlignment(tw.AlignLeft),
 		tablewriter.WithHeaderAlignment(tw.AlignLeft),
@@ -66,6 +91,9 @@ func WriteNotes(w io.Writer, r *Result) error {
 
 // rates compares the load that was wanted, drawn by the schedule, and achieved.
 func rates(r *Result) string {
+	if r.Trace {
+		return fmt.Sprintf("recorded times; this trace %.2f req/s, achieved %.2f", r.ScheduledRate, r.SentRate)
+	}
 	if math.IsInf(r.Rate, 1) {
 		if r.SentRate == 0 {
 			return "all at once"

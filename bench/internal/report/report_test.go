@@ -34,7 +34,7 @@ func sglangRun() *Result {
 		Summary: metrics.Summary{
 			Completed: 20, Duration: 1260 * time.Millisecond, InputTokens: 976, InputKnown: true, OutputTokens: 499,
 			RequestThroughput: 15.91, InputThroughput: 776.18, OutputThroughput: 396.84, TotalThroughput: 1173.02,
-			PeakOutput: 449, PeakConcurrency: 18, Concurrency: 2.86,
+			PeakOutput: 449, PeakConcurrency: 18, Concurrency: 2.86, Retokenized: -1,
 			E2E:  stats(179.76, 182.85, 210.75, 221.69, 223.72, 0),
 			TTFT: stats(63.32, 55.44, 84.78, 94.31, 106.13, 0),
 			TPOT: stats(4.84, 4.98, 5.10, 5.14, 5.49, 0),
@@ -111,7 +111,7 @@ func failedRun() *Result {
 	return &Result{
 		Backend: "sglang-oai-chat", Rate: 8, NumRequests: 64, MaxTokens: 128, Interrupted: true,
 		Summary: metrics.Summary{
-			Sent: 20, Completed: 14, Failed: 6, ShortOutputs: 3, InputKnown: true,
+			Sent: 20, Completed: 14, Failed: 6, ShortOutputs: 3, InputKnown: true, Retokenized: -1,
 			Failures: []metrics.Failure{
 				{Label: "http 500", Count: 4, First: "500 Internal Server Error: {\"error\":{\"message\":\"out of pages: wanted 12, have 3\"}}"},
 				{Label: "timeout", Count: 2, First: "nothing arrived for\x1b[31m 5m"},
@@ -152,7 +152,7 @@ func TestNotes(t *testing.T) {
 }
 
 // sglangKeys are the keys of a line of sglang 0.5.23 that have a meaning here.
-var sglangKeys = strings.Fields(`tag backend dataset_name request_rate max_concurrency duration completed total_input_tokens
+var sglangKeys = strings.Fields(`tag backend dataset_name request_rate max_concurrency sharegpt_output_len random_input_len random_output_len random_range_ratio server_info duration completed total_input_tokens
 	total_input_text_tokens total_input_vision_tokens total_output_tokens total_output_tokens_retokenized request_throughput
 	input_throughput output_throughput total_throughput concurrency accept_length max_output_tokens_per_s max_concurrent_requests
 	mean_e2e_latency_ms median_e2e_latency_ms std_e2e_latency_ms p90_e2e_latency_ms p95_e2e_latency_ms p99_e2e_latency_ms
@@ -163,8 +163,8 @@ var sglangDetails = strings.Fields("input_lens output_lens ttfts itls generated_
 
 func TestJSON(t *testing.T) {
 	records := []record.Record{
-		{Start: time.Second, Tokens: []time.Duration{2 * time.Second, 4 * time.Second}, FirstChunk: 1, PromptTokens: 7, Text: "ab"},
-		{Kind: record.Connect, Err: "refused", PromptTokens: -1},
+		{Start: time.Second, Tokens: []time.Duration{2 * time.Second, 4 * time.Second}, FirstChunk: 1, InputLen: -1, PromptTokens: 7, Text: "ab"},
+		{Kind: record.Connect, Err: "refused", InputLen: -1, PromptTokens: -1},
 	}
 	r := &Result{Backend: "b", Rate: math.Inf(1), Summary: metrics.Summarize(records)}
 	var buf bytes.Buffer
@@ -215,5 +215,57 @@ func TestJSONWithoutSamples(t *testing.T) {
 		if _, ok := got[key]; ok {
 			t.Errorf("details were not asked for, but %s is there", key)
 		}
+	}
+}
+
+// The blocks that sglang prints only when asked, in its order and layout.
+func TestTableBlocks(t *testing.T) {
+	r := sglangRun()
+	r.Trace, r.AcceptLength, r.CacheReport, r.ServerInput, r.CachedTokens = true, 2.5, true, 141, 47
+	r.Goodput = &metrics.Goodput{SLOs: []metrics.SLO{{Name: "ttft", Limit: 60}, {Name: "tpot", Limit: 6.5}}, Good: 5, Sent: 20, Met: []int{10, 20}, Rate: 3.97}
+	var got bytes.Buffer
+	if err := WriteTable(&got, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Traffic request rate:                    trace     \n",
+		"Concurrency:                             2.86      \nAccept length:                           2.50      \n---",
+		`Max ITL (ms):                            35.16     
+---------------------Goodput----------------------
+SLOs (ms):                               ttft:60 tpot:6.5
+Request goodput (req/s):                 3.97      
+SLO attainment (%):                      25.00     
+TTFT SLO attainment (%):                 50.00     
+TPOT SLO attainment (%):                 100.00    
+----------------Cache Hit Details-----------------
+Total prompt tokens:                     141       
+Total cached tokens:                     47        
+Cache hit rate:                          33.3%
+==================================================
+`,
+	} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, got.String())
+		}
+	}
+}
+
+// The rows of vLLM's table, with its spelling.
+func TestVLLMTable(t *testing.T) {
+	r := &Result{Rate: 20, MaxConcurrency: 8, Goodput: &metrics.Goodput{Rate: 15.72}, Summary: metrics.Summary{
+		Completed: 20, Duration: 1210 * time.Millisecond, InputTokens: 1280, InputKnown: true, OutputTokens: 640,
+		RequestThroughput: 16.55, OutputThroughput: 529.65, TotalThroughput: 1588.95, PeakOutput: 585, PeakConcurrency: 20,
+		TTFT: stats(58.01, 55.95, 0, 0, 81.04, 0), TPOT: stats(4.8, 4.9, 0, 0, 5.5, 0), ITL: stats(4.7, 4.6, 0, 0, 9.5, 0), E2E: stats(208, 206, 0, 0, 240, 0),
+	}}
+	var got bytes.Buffer
+	if err := WriteVLLMTable(&got, r); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/vllm_serving.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -28,7 +29,49 @@ type Result struct {
 	InputWords     int
 	Seed           uint64
 	Interrupted    bool
+
+	Dataset      string // where the prompts come from; "" means built in
+	Trace        bool   // sent at recorded times: Rate means nothing
+	Tag          string
+	Lens         *Lens
+	ServerInfo   json.RawMessage // as the server gave it, or nil
+	AcceptLength float64         // tokens per step of speculative decoding; 0 if there is none
+	Goodput      *metrics.Goodput
+	CacheReport  bool        // show the cache hits
+	Retokenizer  string      // what counted the tokens of the answers' text; "" if nothing did
+	Notes        [][2]string // further rows for WriteNotes
+
 	metrics.Summary
+}
+
+// Lens are the lengths that a dataset was asked for, in tokens.
+type Lens struct {
+	ShareGPTOutput            int // 0: as the dataset says
+	RandomInput, RandomOutput int
+	RangeRatio                float64
+}
+
+func (r *Result) rateText() string {
+	if r.Trace {
+		return "trace"
+	}
+	return pythonFloat(r.Rate)
+}
+
+// cached returns the prompt tokens that cache hits are a share of, and the hit rate.
+func (r *Result) cached() (prompt int, rate float64) {
+	if r.ServerInput == 0 {
+		return 0, 0
+	}
+	return r.ServerInput, float64(r.CachedTokens) / float64(r.ServerInput)
+}
+
+// retokenized is the count that sglang's table shows twice when nobody counts again.
+func (r *Result) retokenized() int {
+	if r.Retokenized >= 0 {
+		return r.Retokenized
+	}
+	return r.OutputTokens
 }
 
 // table builds rows in the layout of sglang's serving benchmark.
@@ -69,7 +112,7 @@ func WriteTable(w io.Writer, r *Result) error {
 	t.WriteByte('\n')
 	t.title(" Serving Benchmark Result ", '=')
 	t.text("Backend:", r.Backend)
-	t.text("Traffic request rate:", pythonFloat(r.Rate))
+	t.text("Traffic request rate:", r.rateText())
 	limit := "not set"
 	if r.MaxConcurrency > 0 {
 		limit = strconv.Itoa(r.MaxConcurrency)
@@ -82,9 +125,39 @@ func WriteTable(w io.Writer, r *Result) error {
 	t.latency("Time per Output Token (excl. 1st token)", "TPOT", r.TPOT)
 	t.latency("Inter-Token Latency", "ITL", r.ITL)
 	t.number("Max ITL (ms):", r.ITL.Max, r.ITL.Count > 0)
+	t.goodput(r.Goodput)
+	t.cache(r)
 	t.title("", '=')
 	_, err := io.WriteString(w, t.String())
 	return err
+}
+
+func (t *table) goodput(g *metrics.Goodput) {
+	if g == nil {
+		return
+	}
+	t.title("Goodput", '-')
+	limits := make([]string, len(g.SLOs))
+	for i, slo := range g.SLOs {
+		limits[i] = slo.Name + ":" + strconv.FormatFloat(slo.Limit, 'g', 6, 64)
+	}
+	t.text("SLOs (ms):", strings.Join(limits, " "))
+	t.number("Request goodput (req/s):", g.Rate, true)
+	t.number("SLO attainment (%):", 100*g.Share(g.Good), true)
+	for i, slo := range g.SLOs {
+		t.number(strings.ToUpper(slo.Name)+" SLO attainment (%):", 100*g.Share(g.Met[i]), true)
+	}
+}
+
+func (t *table) cache(r *Result) {
+	if !r.CacheReport {
+		return
+	}
+	prompt, rate := r.cached()
+	t.title("Cache Hit Details", '-')
+	t.count("Total prompt tokens:", prompt)
+	t.count("Total cached tokens:", r.CachedTokens)
+	fmt.Fprintf(t, "%-40s %.1f%%\n", "Cache hit rate:", 100*rate)
 }
 
 func (t *table) throughput(r *Result) {
@@ -97,7 +170,7 @@ func (t *table) throughput(r *Result) {
 	t.text("Total input tokens:", input)
 	t.text("Total input text tokens:", input)
 	t.count("Total generated tokens:", r.OutputTokens)
-	t.count("Total generated tokens (retokenized):", r.OutputTokens)
+	t.count("Total generated tokens (retokenized):", r.retokenized())
 	t.number("Request throughput (req/s):", r.RequestThroughput, timed)
 	t.number("Input token throughput (tok/s):", r.InputThroughput, timed && r.InputKnown)
 	t.number("Output token throughput (tok/s):", r.OutputThroughput, timed)
@@ -105,6 +178,9 @@ func (t *table) throughput(r *Result) {
 	t.count("Peak concurrent requests:", r.PeakConcurrency)
 	t.number("Total token throughput (tok/s):", r.TotalThroughput, timed && r.InputKnown)
 	t.number("Concurrency:", r.Concurrency, timed)
+	if r.AcceptLength > 0 {
+		t.number("Accept length:", r.AcceptLength, true)
+	}
 }
 
 // pythonFloat formats v as Python's str does, as the table of sglang shows it.

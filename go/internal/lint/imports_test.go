@@ -39,11 +39,18 @@ var rules = map[string][]string{
 	"go/cmd/minisgl":                {"go/cli"},
 	"bindings/...":                  {"go/llm", "go/cli", "go/tokenizer"},
 	"bindings/minisgl_native":       {"bindings/native"}, // what gopy generates
-	"bench/client":                  {"go/openai", "bench/internal/..."},
-	"bench/ablation":                {"go/llm", "bench/internal/..."},
+	"bench/internal/tokens":         {"go/tokenizer", "bench/internal/..."},
+	"bench/internal/engine":         {"go/llm"},
+	"bench/internal/ablation":       {"go/llm", "bench/internal/..."},
+	"bench/internal/offline":        {"go/llm", "bench/internal/..."},
+	"bench/internal/onebatch":       {"go/llm", "bench/internal/..."},
 	"bench/internal/...":            {"go/openai", "bench/internal/..."},
 	"go/internal/device/devicetest": {"go/internal/device/...", "go/internal/device", "go/internal/ops"},
 }
+
+// programs is the rule of every main package of the bench module: it only calls
+// into bench/internal.
+var programs = []string{"bench/internal/..."}
 
 // TestImports holds the import directions of ARCHITECTURE.md.
 func TestImports(t *testing.T) {
@@ -92,6 +99,9 @@ func checkFile(t *testing.T, pkg, path string) {
 func rulesOf(pkg string) ([]string, bool) {
 	if allowed, ok := rules[pkg]; ok {
 		return allowed, true
+	}
+	if strings.HasPrefix(pkg, "bench/") && !strings.HasPrefix(pkg, "bench/internal/") {
+		return programs, true
 	}
 	for pattern, allowed := range rules {
 		if strings.HasSuffix(pattern, "/...") && matches(pattern, pkg) {

@@ -7,32 +7,36 @@ import (
 
 // chatAnswer builds what a chat is answered with.
 type chatAnswer struct {
+	tally
 	req     *openai.ChatRequest
 	id      string
 	created int64
-	first   bool // no chunk has been made yet
 }
 
-// response is the answer in one piece; last is the request's last event.
-func (a *chatAnswer) response(text string, last llm.Event) *openai.ChatResponse {
-	return &openai.ChatResponse{
-		ID: a.id, Object: openai.ObjectChat, Created: a.created, Model: a.req.Model,
-		Choices: []openai.ChatChoice{{
-			Message:      openai.ChatMessage{Role: "assistant", Content: text},
-			FinishReason: string(last.Finish),
-		}},
-		Usage: usageOf(last),
+func (a *chatAnswer) document() any {
+	doc := &openai.ChatResponse{ID: a.id, Object: openai.ObjectChat, Created: a.created, Model: a.req.Model, Usage: a.usage()}
+	for i := range a.choices {
+		c := &a.choices[i]
+		doc.Choices = append(doc.Choices, openai.ChatChoice{
+			Index: i, Message: openai.ChatMessage{Role: "assistant", Content: c.text.String()}, FinishReason: string(c.last.Finish),
+		})
 	}
+	return doc
 }
 
-// chunks are an event's part of the answer: one for its token, one if it ends the
-// request, one more if the usage was asked for.
-func (a *chatAnswer) chunks(ev llm.Event) []any {
+// events are one for the event's token, one if it ends the choice, one more at
+// the end of all if the usage was asked for.
+func (a *chatAnswer) events(i int, ev llm.Event) []any {
+	role := ""
+	if a.choices[i].events == 1 {
+		role = "assistant"
+	}
 	var chunks []any
 	var rest *string // text that no token of this event stands for
 	switch {
 	case ev.HasToken:
-		chunks = append(chunks, a.chunk(ev, &ev.Text, nil))
+		chunks = append(chunks, a.chunk(i, openai.Delta{Role: role, Content: &ev.Text}, nil))
+		role = ""
 	case ev.Text != "":
 		rest = &ev.Text
 	}
@@ -40,11 +44,11 @@ func (a *chatAnswer) chunks(ev llm.Event) []any {
 		return chunks
 	}
 	reason := string(ev.Finish)
-	chunks = append(chunks, a.chunk(ev, rest, &reason))
-	if a.req.IncludeUsage {
+	chunks = append(chunks, a.chunk(i, openai.Delta{Role: role, Content: rest}, &reason))
+	if a.req.IncludeUsage && a.left == 0 {
 		total := a.head()
 		total.Choices = []openai.ChunkChoice{}
-		chunks = append(chunks, openai.ChatUsageChunk{ChatChunk: total, Usage: usageOf(ev)})
+		chunks = append(chunks, openai.ChatUsageChunk{ChatChunk: total, Usage: a.usage()})
 	}
 	return chunks
 }
@@ -53,28 +57,81 @@ func (a *chatAnswer) head() openai.ChatChunk {
 	return openai.ChatChunk{ID: a.id, Object: openai.ObjectChatChunk, Created: a.created, Model: a.req.Model}
 }
 
-func (a *chatAnswer) chunk(ev llm.Event, content, reason *string) any {
-	delta := openai.Delta{Content: content}
-	if a.first {
-		delta.Role = "assistant"
-		a.first = false
-	}
+func (a *chatAnswer) chunk(i int, delta openai.Delta, reason *string) any {
 	chunk := a.head()
-	chunk.Choices = []openai.ChunkChoice{{Delta: delta, FinishReason: reason}}
+	chunk.Choices = []openai.ChunkChoice{{Index: i, Delta: delta, FinishReason: reason}}
 	switch {
 	case a.req.ContinuousUsage:
-		chunk.Usage = usageOf(ev)
+		chunk.Usage = a.usage()
 	case a.req.IncludeUsage:
 		return openai.ChatUsageChunk{ChatChunk: chunk}
 	}
 	return chunk
 }
 
-func usageOf(ev llm.Event) *openai.Usage {
-	return &openai.Usage{
-		PromptTokens:        ev.Usage.PromptTokens,
-		CompletionTokens:    ev.Usage.CompletionTokens,
-		TotalTokens:         ev.Usage.PromptTokens + ev.Usage.CompletionTokens,
-		PromptTokensDetails: &openai.PromptDetails{CachedTokens: ev.Usage.CachedTokens},
+// textAnswer builds what a completion is answered with.
+type textAnswer struct {
+	tally
+	req     *openai.CompletionRequest
+	echo    []string // what comes before the texts of each prompt; nil if nothing does
+	id      string
+	created int64
+}
+
+func (a *textAnswer) prefix(i int) string {
+	if a.echo == nil {
+		return ""
 	}
+	return a.echo[i/a.n]
+}
+
+func (a *textAnswer) head() openai.TextResponse {
+	return openai.TextResponse{ID: a.id, Object: openai.ObjectText, Created: a.created, Model: a.req.Model}
+}
+
+func (a *textAnswer) document() any {
+	doc := a.head()
+	doc.Usage = a.usage()
+	for i := range a.choices {
+		c := &a.choices[i]
+		reason := string(c.last.Finish)
+		doc.Choices = append(doc.Choices, openai.TextChoice{Index: i, Text: a.prefix(i) + c.text.String(), FinishReason: &reason})
+	}
+	return doc
+}
+
+// events follow the rules of chatAnswer.events.
+func (a *textAnswer) events(i int, ev llm.Event) []any {
+	text := ev.Text
+	if a.choices[i].events == 1 {
+		text = a.prefix(i) + text
+	}
+	var chunks []any
+	if ev.HasToken {
+		chunks = append(chunks, a.chunk(i, text, nil))
+		text = ""
+	}
+	if ev.Finish == "" {
+		return chunks
+	}
+	reason := string(ev.Finish)
+	chunks = append(chunks, a.chunk(i, text, &reason))
+	if a.req.IncludeUsage && a.left == 0 {
+		total := a.head()
+		total.Choices = []openai.TextChoice{}
+		chunks = append(chunks, openai.TextUsageChunk{TextResponse: total, Usage: a.usage()})
+	}
+	return chunks
+}
+
+func (a *textAnswer) chunk(i int, text string, reason *string) any {
+	chunk := a.head()
+	chunk.Choices = []openai.TextChoice{{Index: i, Text: text, FinishReason: reason}}
+	switch {
+	case a.req.ContinuousUsage:
+		chunk.Usage = a.usage()
+	case a.req.IncludeUsage:
+		return openai.TextUsageChunk{TextResponse: chunk}
+	}
+	return chunk
 }

@@ -126,10 +126,10 @@ func TestChatSamplesAsTheModelRecommends(t *testing.T) {
 func TestPromptSkipsTemplate(t *testing.T) {
 	e := newFake(atEOS(0))
 	s := newServer(t, e, Config{})
-	if w := do(s, "POST", chatPath, `{"prompt":"once upon","max_tokens":1,"temperature":0}`); w.Code != http.StatusOK {
+	if w := do(s, "POST", chatPath, `{"prompt":"once","max_tokens":1,"temperature":0}`); w.Code != http.StatusOK {
 		t.Fatal(w.Code, w.Body)
 	}
-	want := []llm.Request{{Text: "once upon", Params: llm.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1}}}
+	want := []llm.Request{{TokenIDs: []int32{'o', 'n', 'c', 'e'}, Params: llm.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1}}}
 	if diff := cmp.Diff(want, e.requests); diff != "" {
 		t.Error(diff)
 	}
@@ -173,10 +173,10 @@ func TestChatErrors(t *testing.T) {
 		message        string
 	}{
 		{"field", `{"messages":[{"role":"user","content":1}]}`, fakeEngine{}, 400, "messages[0].content", nil, "must be a string"},
-		{"unsupported", `{"n":2,` + hi + `}`, fakeEngine{}, 400, "n", "unsupported_parameter", "not supported"},
+		{"unsupported", `{"min_tokens":2,` + hi + `}`, fakeEngine{}, 400, "min_tokens", "unsupported_parameter", "not supported"},
 		{"too large", `{"zz":"` + strings.Repeat("x", 2000) + `",` + hi + `}`, fakeEngine{}, 413, nil, nil, "larger than 1000 bytes"},
 		{"template", body, fakeEngine{encodeErr: &llm.InvalidError{Field: "messages", Message: "roles must alternate"}}, 400, "messages", nil, "roles must alternate"},
-		{"context full", body, fakeEngine{promptLen: 64}, 400, "messages", "context_length_exceeded", "have 64 tokens, but messages and answer together may have at most 64"},
+		{"context full", body, fakeEngine{promptLen: 64}, 400, "messages", "context_length_exceeded", "64 tokens are too many: prompt and answer together may have at most 64"},
 		{"engine finds prompt wrong", body, fakeEngine{streamErr: &llm.InvalidError{Field: "prompt", Message: "is empty"}}, 400, "messages", nil, "is empty"},
 		{"prompt wrong", `{"prompt":""}`, fakeEngine{streamErr: &llm.InvalidError{Field: "prompt", Message: "is empty"}}, 400, "prompt", nil, "is empty"},
 		{"draining", body, fakeEngine{streamErr: llm.ErrDraining}, 503, nil, "shutting_down", "shutting down"},

@@ -23,9 +23,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakeEngine plays a script for each request.
 type fakeEngine struct {
 	script    []llm.Event
+	scripts   [][]llm.Event // if not nil, one for each request, in order
 	step      chan struct{} // if not nil, each event waits for a value
 	streamErr error
 	encodeErr error
+	flushErr  error
 	promptLen int
 	defaults  llm.SamplingDefaults
 
@@ -36,6 +38,7 @@ type fakeEngine struct {
 
 	live     atomic.Int32 // requests that run
 	aborted  atomic.Int32 // requests that ended before their script
+	waiting  atomic.Int32 // what Stats says
 	closed   atomic.Bool
 	draining atomic.Bool
 	cutOff   chan struct{} // closed when draining has lasted too long
@@ -46,7 +49,7 @@ func newFake(script ...llm.Event) *fakeEngine {
 }
 
 func (e *fakeEngine) Info() llm.Info {
-	return llm.Info{Model: "org/fake", Path: "/models/fake", MaxSeqLen: 64, Defaults: e.defaults}
+	return llm.Info{Model: "org/fake", Path: "/models/fake", Architecture: "FakeForCausalLM", DType: "float32", Device: "none", MaxSeqLen: 64, NumPages: 100, PageSize: 4, Defaults: e.defaults}
 }
 
 func (e *fakeEngine) EncodeChat(msgs []tokenizer.Message, o tokenizer.TemplateOptions) ([]int32, error) {
@@ -67,8 +70,38 @@ func (e *fakeEngine) Stream(ctx context.Context, req llm.Request) (Stream, error
 	defer e.mu.Unlock()
 	e.requests = append(e.requests, req)
 	e.live.Add(1)
-	return &fakeStream{engine: e, ctx: ctx, events: e.script}, nil
+	script := e.script
+	if e.scripts != nil {
+		script = e.scripts[len(e.requests)-1]
+	}
+	return &fakeStream{engine: e, ctx: ctx, events: script}, nil
 }
+
+// Encode makes a token of each byte.
+func (e *fakeEngine) Encode(text string, _ bool) ([]int32, error) {
+	var ids []int32
+	for _, b := range []byte(text) {
+		ids = append(ids, int32(b))
+	}
+	return ids, e.encodeErr
+}
+
+func (e *fakeEngine) Decode(ids []int32, _ bool) (string, error) {
+	text := ""
+	for _, id := range ids {
+		text += string(id)
+	}
+	return text, nil
+}
+
+func (e *fakeEngine) Stats() llm.Stats {
+	return llm.Stats{
+		Running: int(e.live.Load()), Waiting: int(e.waiting.Load()), TotalPages: 100, FreePages: 50, EvictablePages: 25,
+		PromptTokens: 30, CachedTokens: 10,
+	}
+}
+
+func (e *fakeEngine) FlushCache() (int, error) { return 25, e.flushErr }
 
 func (e *fakeEngine) Drain(ctx context.Context) error {
 	e.draining.Store(true)

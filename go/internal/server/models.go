@@ -25,7 +25,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 func (s *Server) servedModel() openai.Model {
 	info := s.engine.Info()
 	return openai.Model{
-		ID: info.Model, Object: openai.ObjectModel, Created: s.started.Unix(), OwnedBy: "minisgl",
+		ID: s.modelName(), Object: openai.ObjectModel, Created: s.started.Unix(), OwnedBy: "minisgl",
 		Root: info.Path, MaxModelLen: info.MaxSeqLen,
 	}
 }

@@ -62,9 +62,19 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 }
 
+func (s *Server) writeText(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if _, err := io.WriteString(w, text); err != nil {
+		s.log.Debug("a client went away", "error", err)
+	}
+}
+
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, err error) {
 	e := s.apiError(err)
+	if e.Code == codeQueueFull {
+		w.Header().Set("Retry-After", "1")
+	}
 	s.writeJSON(w, e.Status, openai.ErrorBody{Error: e})
 }
 
@@ -111,8 +121,14 @@ func (s *Server) newEventStream(w http.ResponseWriter) *eventStream {
 	return &eventStream{w, http.NewResponseController(w), s.cfg.WriteTimeout}
 }
 
-// send sends one event that holds v as JSON.
+// plainText is an event's data that is no JSON.
+type plainText string
+
+// send sends one event that holds v, as JSON unless it is plainText.
 func (e *eventStream) send(v any) error {
+	if text, ok := v.(plainText); ok {
+		return e.write([]byte(text))
+	}
 	data, err := encode(v)
 	if err != nil {
 		return err

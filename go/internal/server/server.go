@@ -1,12 +1,14 @@
-// Package server serves an engine over HTTP, in the shape of OpenAI's API.
+// Package server serves an engine over HTTP, in the shape of OpenAI's API and of
+// sglang's own.
 //
 // # Streams
 //
-// A chat that streams gives one server-sent event for each generated token, even
-// while the token's text is held back because a character is incomplete: such an
-// event has the content "". The role is in the first event's delta. One more
-// event then brings the finish_reason, one more the usage if the caller asked for
-// it, and "[DONE]" ends the stream. Clients that count events so count tokens.
+// A chat or a completion that streams gives, for each choice, one server-sent
+// event for each generated token, even while the token's text is held back because
+// a character, or what may be a stop string, is incomplete: such an event has the
+// content "". The role is in the first event's delta. One more
+// event then brings the finish_reason; after all choices one more the usage if the
+// caller asked for it, and "[DONE]" ends the stream. Clients that count events so count tokens.
 //
 // The response's status is sent with the first token, so a request that fails
 // before it gets a plain error response. A failure after it is one event that
@@ -21,6 +23,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +36,11 @@ import (
 type Engine interface {
 	Stream(ctx context.Context, req llm.Request) (Stream, error)
 	EncodeChat(msgs []tokenizer.Message, o tokenizer.TemplateOptions) ([]int32, error)
+	Encode(text string, addSpecial bool) ([]int32, error)
+	Decode(ids []int32, skipSpecial bool) (string, error)
 	Info() llm.Info
+	Stats() llm.Stats
+	FlushCache() (pages int, err error)
 	Drain(ctx context.Context) error
 	Close() error
 }
@@ -56,6 +63,16 @@ func (l LLM) Stream(ctx context.Context, req llm.Request) (Stream, error) {
 	return s, nil
 }
 
+// Encode turns a text into token ids.
+func (l LLM) Encode(text string, addSpecial bool) ([]int32, error) {
+	return l.Tokenizer().Encode(text, addSpecial)
+}
+
+// Decode turns token ids into text.
+func (l LLM) Decode(ids []int32, skipSpecial bool) (string, error) {
+	return l.Tokenizer().Decode(ids, skipSpecial)
+}
+
 // Config holds the server's options. A zero field means its default, except for
 // DrainTimeout.
 type Config struct {
@@ -64,6 +81,14 @@ type Config struct {
 	ReadTimeout  time.Duration // how long a request's body may take; default 60 s
 	MaxBody      int64         // bytes of a request's body; default 32 MiB
 	Logger       *slog.Logger  // default: slog.Default()
+
+	ModelName   string // what the model is called by; default: the engine's name for it
+	StrictModel bool   // refuse requests for a model of another name
+	APIKey      string // that requests must bring; default: none
+	CORSOrigin  string // whose pages may read the answers; "*": all; default: none
+	MaxRunning  int    // requests that the engine runs at once
+	MaxQueued   int    // requests that may wait beside them; default: no limit
+	Version     string // that /server_info reports
 }
 
 const (
@@ -92,7 +117,10 @@ type Server struct {
 	log     *slog.Logger
 	started time.Time
 	state   atomic.Int32
-	engine  Engine // set before state becomes ready
+	engine  Engine       // set before state becomes ready
+	metrics *metrics     // likewise
+	live    atomic.Int64 // requests that were admitted and have not ended
+	running sync.Map     // of *member, to abort them
 	handler http.Handler
 	newID   func() string
 }
@@ -112,7 +140,7 @@ func New(cfg Config) *Server {
 		cfg.Logger = slog.Default()
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, started: time.Now(), newID: randomID}
-	s.handler = s.observe(cleanPath(s.gate(s.routes())))
+	s.handler = s.observe(s.allowOrigin(cleanPath(s.authorize(s.gate(s.routes())))))
 	return s
 }
 
@@ -126,7 +154,20 @@ func (s *Server) routes() http.Handler {
 	route("/v1", methods{http.MethodGet: s.status, http.MethodPost: s.status, http.MethodOptions: s.status})
 	route("/v1/models", methods{http.MethodGet: s.models})
 	route("/v1/models/{id...}", methods{http.MethodGet: s.model})
-	route("/v1/chat/completions", methods{http.MethodPost: s.chatCompletions})
+	route("/v1/chat/completions", methods{http.MethodPost: s.generating(s.chatCompletions)})
+	route("/v1/completions", methods{http.MethodPost: s.generating(s.completions)})
+	route("/generate", methods{http.MethodPost: s.generating(s.generate)})
+	route("/abort_request", methods{http.MethodPost: s.generating(s.abortRequest)})
+	route("/tokenize", methods{http.MethodPost: s.generating(s.tokenize)})
+	route("/detokenize", methods{http.MethodPost: s.generating(s.detokenize)})
+	route("/health_generate", methods{http.MethodGet: s.healthGenerate})
+	route("/server_info", methods{http.MethodGet: s.serverInfo})
+	route("/get_server_info", methods{http.MethodGet: s.serverInfo})
+	route("/model_info", methods{http.MethodGet: s.modelInfo})
+	route("/get_model_info", methods{http.MethodGet: s.modelInfo})
+	route("/flush_cache", methods{http.MethodGet: s.flushCache, http.MethodPost: s.flushCache})
+	route("/reset_prefix_cache", methods{http.MethodPost: s.flushCache}) // vLLM's name for it
+	route("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { s.metrics.handler.ServeHTTP(w, r) }})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, openai.Errorf(http.StatusNotFound, "there is no %s here", r.URL.Path))
 	})
@@ -137,11 +178,20 @@ func (s *Server) routes() http.Handler {
 // with Run.
 func (s *Server) SetEngine(e Engine) {
 	s.engine = e
+	s.metrics = newMetrics(e, s.modelName())
 	s.state.CompareAndSwap(int32(loading), int32(ready))
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// modelName is the name that the model is listed under.
+func (s *Server) modelName() string {
+	if s.cfg.ModelName != "" {
+		return s.cfg.ModelName
+	}
+	return s.engine.Info().Model
+}
 
 func (s *Server) now() state { return state(s.state.Load()) }
 

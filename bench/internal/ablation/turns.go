@@ -1,4 +1,4 @@
-package main
+package ablation
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/minisgl/minisgl/bench/internal/engine"
 	"github.com/minisgl/minisgl/bench/internal/metrics"
+	"github.com/minisgl/minisgl/bench/internal/program"
 	"github.com/minisgl/minisgl/go/llm"
 )
 
@@ -30,7 +32,7 @@ func turnsCommand() *cobra.Command {
 		Short:   "Conversations of several turns with the radix and the naive prefix cache",
 		Long:    "Each user sends a turn, waits for the answer, and sends the next turn behind all that was said before.\nWith the radix cache only the new part is computed; the naive cache computes everything again.",
 		Example: "  go run ./bench/ablation turns\n  go run ./bench/ablation turns --users 4 --turns 8 --input 128",
-		Args:    cobra.NoArgs,
+		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.compare(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -54,7 +56,7 @@ type outcome struct {
 
 func (c *conversation) compare(ctx context.Context, stdout, stderr io.Writer) error {
 	if c.users < 1 || c.turns < 2 || c.input < 1 || c.output < 1 {
-		return errors.New("--users, --input and --output must be at least 1, --turns at least 2")
+		return program.Usage(errors.New("--users, --input and --output must be at least 1, --turns at least 2"))
 	}
 	var all []outcome
 	for _, cache := range []string{"naive", "radix"} {
@@ -70,20 +72,20 @@ func (c *conversation) compare(ctx context.Context, stdout, stderr io.Writer) er
 
 // run holds all conversations with one cache.
 func (c *conversation) run(ctx context.Context, cache string) (outcome, error) {
-	engine, err := load(ctx, llm.Config{
+	eng, err := engine.Open(ctx, llm.Config{
 		Model: c.model, CacheType: cache, MaxRunningReq: c.users,
 		MaxSeqLenOverride: c.turns*(c.input+c.output) + 1, NumPageOverride: c.users * (c.turns*(c.input+c.output) + 1),
 	})
 	if err != nil {
 		return outcome{}, err
 	}
-	defer engine.Close()
+	defer eng.Close()
 	o := outcome{cache: cache}
 	ttft := make([][]float64, c.users)
 	errs := make([]error, c.users)
 	var wg sync.WaitGroup
 	for user := range c.users {
-		wg.Go(func() { ttft[user], errs[user] = c.user(ctx, engine, user) })
+		wg.Go(func() { ttft[user], errs[user] = c.user(ctx, eng, user) })
 	}
 	wg.Wait()
 	for _, t := range ttft {
@@ -92,14 +94,14 @@ func (c *conversation) run(ctx context.Context, cache string) (outcome, error) {
 			o.later = append(o.later, t[1:]...)
 		}
 	}
-	o.stats = engine.Stats()
+	o.stats = eng.Stats()
 	return o, errors.Join(errs...)
 }
 
 // user holds one conversation and returns the TTFT of each turn in ms.
-func (c *conversation) user(ctx context.Context, engine *llm.LLM, user int) ([]float64, error) {
+func (c *conversation) user(ctx context.Context, eng *llm.LLM, user int) ([]float64, error) {
 	rng := rand.New(rand.NewPCG(c.seed, uint64(user)))
-	vocab := engine.Info().VocabSize
+	vocab := eng.Info().VocabSize
 	params := llm.DefaultSampling()
 	params.MaxTokens, params.IgnoreEOS = c.output, true
 	var said []int32
@@ -109,7 +111,7 @@ func (c *conversation) user(ctx context.Context, engine *llm.LLM, user int) ([]f
 			said = append(said, int32(rng.IntN(vocab)))
 		}
 		start := time.Now()
-		s, err := engine.Stream(ctx, llm.Request{TokenIDs: said, Params: params})
+		s, err := eng.Stream(ctx, llm.Request{TokenIDs: said, Params: params})
 		if err != nil {
 			return nil, err
 		}

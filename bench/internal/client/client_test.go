@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
+	"github.com/minisgl/minisgl/bench/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +31,7 @@ func serve(t *testing.T, cfg mockserver.Config) (*mockserver.Server, string) {
 // output runs the program.
 func output(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = run(ctx, args, &out, &err)
+	code = program.Run(ctx, Program, args, &out, &err)
 	return code, out.String(), err.String()
 }
 
@@ -48,7 +49,7 @@ func TestRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.jsonl")
 	for range 2 { // the file is appended to
 		code, stdout, stderr := output(t.Context(), "--rate", "400", "--num-requests=12", "--max-tokens=9", "--url="+url+"/v1", "--output-file", file)
-		if code != exitOK {
+		if code != program.ExitOK {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
 		wantLines(t, stdout,
@@ -87,7 +88,7 @@ func TestOutputDetails(t *testing.T) {
 	_, url := serve(t, mockserver.Config{FailEvery: 2})
 	file := filepath.Join(t.TempDir(), "out.jsonl")
 	code, _, stderr := output(t.Context(), "--url", url, "--num-requests", "4", "--max-tokens", "3", "--warmup-requests", "0", "--output-file", file, "--output-details")
-	if code != exitOK {
+	if code != program.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	data, err := os.ReadFile(file)
@@ -112,14 +113,14 @@ func TestOutputDetails(t *testing.T) {
 func TestSomeAndAllFailed(t *testing.T) {
 	_, some := serve(t, mockserver.Config{FailEvery: 3})
 	code, stdout, _ := output(t.Context(), "--url", some, "--num-requests", "9", "--max-tokens", "2", "--warmup-requests", "0")
-	if code != exitOK {
+	if code != program.ExitOK {
 		t.Errorf("exit code %d when some succeeded", code)
 	}
 	wantLines(t, stdout, `^Successful requests:                     6         $`, `9 / 3`, `Failed: http 500 +│ 3, first: 500 Internal Server`)
 
 	_, all := serve(t, mockserver.Config{FailEvery: 1})
 	code, stdout, stderr := output(t.Context(), "--url", all, "--num-requests", "5", "--max-tokens", "2")
-	if code != exitFailed {
+	if code != program.ExitFailed {
 		t.Errorf("exit code %d when all failed", code)
 	}
 	wantLines(t, stdout, `^Successful requests:                     0         $`, `^P99 TTFT \(ms\): +n/a +$`, `5 / 5`)
@@ -131,16 +132,16 @@ func TestNoServer(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	code, stdout, stderr := output(t.Context(), "--url", gone.URL, "--ready-timeout", "1ms")
-	if code != exitFailed || stdout != "" {
+	if code != program.ExitFailed || stdout != "" {
 		t.Errorf("exit code %d, output %q", code, stdout)
 	}
 	wantLines(t, stderr, `Waiting up to 1ms for the server`, `did not get ready within 1ms`)
 	code, stdout, _ = output(t.Context(), "--url", gone.URL, "--ready-timeout", "0", "--model", "m", "--num-requests", "3")
-	if code != exitFailed {
+	if code != program.ExitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	wantLines(t, stdout, `Failed: connect +│ 3, first:`)
-	if code, _, _ = output(t.Context(), "--url", url, "--ready-timeout", "0", "--num-requests", "1", "--max-tokens", "1"); code != exitOK {
+	if code, _, _ = output(t.Context(), "--url", url, "--ready-timeout", "0", "--num-requests", "1", "--max-tokens", "1"); code != program.ExitOK {
 		t.Errorf("exit code %d when the model is asked for without waiting", code)
 	}
 }
@@ -156,7 +157,7 @@ func TestInterrupt(t *testing.T) {
 		}
 	}()
 	code, stdout, stderr := output(ctx, "--url", url, "--warmup-requests", "0", "--num-requests", "50", "--rate", "20")
-	if code != exitInterrupted {
+	if code != program.ExitInterrupted {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	wantLines(t, stdout, `Partial result +│ interrupted: \d+ of 50 requests`, `Failed: cancelled`)
@@ -189,7 +190,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		code, stdout, stderr := output(t.Context(), strings.Fields(tt.args)...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "--help") {
+		if code != program.ExitUsage || stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "--help") {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 2 and a message with %s", tt.args, code, stdout, stderr, tt.want)
 		}
 	}
@@ -197,8 +198,34 @@ func TestUsageErrors(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	code, stdout, _ := output(t.Context(), "--help")
-	if code != exitOK {
+	if code != program.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	wantLines(t, stdout, `go run ./bench/client --rate 8$`, `--rate rate +requests per second; inf sends all at once \(default inf\)`, `--num-requests int .*\(default 64\)`)
+}
+
+func TestRates(t *testing.T) {
+	mock, url := serve(t, mockserver.Config{})
+	plot := filepath.Join(t.TempDir(), "curve.svg")
+	code, stdout, stderr := output(t.Context(), "--url", url, "--rates", "100,200", "--num-requests", "4", "--max-tokens", "2", "--plot", plot)
+	if code != program.ExitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	wantLines(t, stdout, `^Traffic request rate:                    100\.0     $`, `^Traffic request rate:                    200\.0     $`, `request rate \(req/s\)`, `(knee is|No knee)`)
+	data, err := os.ReadFile(plot)
+	if err != nil || !bytes.Contains(data, []byte("<svg")) {
+		t.Errorf("plot: %v", err)
+	}
+	seen := map[string]bool{}
+	for _, body := range mock.Bodies() {
+		if seen[body] {
+			t.Errorf("two rates sent %s", body)
+		}
+		seen[body] = true
+	}
+	for _, args := range []string{"--rates 1,x", "--rates 1,inf", "--plot x.svg", "--rates 1 --plot x.gif"} {
+		if code, _, _ := output(t.Context(), strings.Fields(args)...); code != program.ExitUsage {
+			t.Errorf("%s: exit code %d", args, code)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package main
+package ablation
 
 import (
 	"context"
@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/minisgl/minisgl/bench/internal/engine"
 	"github.com/minisgl/minisgl/bench/internal/metrics"
+	"github.com/minisgl/minisgl/bench/internal/program"
 	"github.com/minisgl/minisgl/go/llm"
 )
 
@@ -28,7 +30,7 @@ func mixedCommand() *cobra.Command {
 		Use:     "mixed",
 		Short:   "Running streams while long prompts arrive, with prompts alone and mixed into decode batches",
 		Example: "  go run ./bench/ablation mixed\n  go run ./bench/ablation mixed --chunks 0,32,128 --prompt 1024",
-		Args:    cobra.NoArgs,
+		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.compare(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -46,7 +48,7 @@ func mixedCommand() *cobra.Command {
 
 func (c *intrusion) compare(ctx context.Context, stdout, stderr io.Writer) error {
 	if c.streams < 1 || c.output < 2 || c.prompts < 1 || c.promptLen < 1 || len(c.chunks) == 0 {
-		return errors.New("--streams, --prompts, --prompt and --chunks must not be empty or below 1, --output not below 2")
+		return program.Usage(errors.New("--streams, --prompts, --prompt and --chunks must not be empty or below 1, --output not below 2"))
 	}
 	t := newTable(stdout)
 	t.Header("mixed tokens", "ITL median (ms)", "P99 (ms)", "max (ms)", "TTFT of long prompts, median (ms)", "all (s)")
@@ -66,14 +68,14 @@ func (c *intrusion) compare(ctx context.Context, stdout, stderr io.Writer) error
 // run measures one setting and returns its row.
 func (c *intrusion) run(ctx context.Context, chunk int) ([]string, error) {
 	room := max(c.output+64, c.promptLen+16)
-	engine, err := load(ctx, llm.Config{
+	eng, err := engine.Open(ctx, llm.Config{
 		Model: c.model, MixedTokens: chunk, MaxRunningReq: c.streams + c.prompts, CacheType: "naive",
 		MaxSeqLenOverride: room, NumPageOverride: room * (c.streams + c.prompts),
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer engine.Close()
+	defer eng.Close()
 	rng := rand.New(rand.NewPCG(c.seed, 0))
 	start := time.Now()
 	type result struct {
@@ -85,10 +87,10 @@ func (c *intrusion) run(ctx context.Context, chunk int) ([]string, error) {
 	launch := func(prompt, output int, long bool) {
 		ids := make([]int32, prompt)
 		for i := range ids {
-			ids[i] = int32(rng.IntN(engine.Info().VocabSize))
+			ids[i] = int32(rng.IntN(eng.Info().VocabSize))
 		}
 		go func() {
-			times, err := clock(ctx, engine, ids, output)
+			times, err := clock(ctx, eng, ids, output)
 			results <- result{times, long, err}
 		}()
 	}
@@ -121,11 +123,11 @@ func (c *intrusion) run(ctx context.Context, chunk int) ([]string, error) {
 }
 
 // clock runs a request and returns the time of each token since its start.
-func clock(ctx context.Context, engine *llm.LLM, ids []int32, output int) ([]time.Duration, error) {
+func clock(ctx context.Context, eng *llm.LLM, ids []int32, output int) ([]time.Duration, error) {
 	params := llm.DefaultSampling()
 	params.MaxTokens, params.IgnoreEOS = output, true
 	start := time.Now()
-	s, err := engine.Stream(ctx, llm.Request{TokenIDs: ids, Params: params})
+	s, err := eng.Stream(ctx, llm.Request{TokenIDs: ids, Params: params})
 	if err != nil {
 		return nil, err
 	}

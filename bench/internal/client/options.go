@@ -1,16 +1,17 @@
-package main
+// Package client is the simple load generator: built-in prompts to a chat server,
+// at one rate or several.
+package client
 
 import (
 	"fmt"
-	"io"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/minisgl/minisgl/bench/internal/curve"
 	"github.com/minisgl/minisgl/bench/internal/loadgen"
+	"github.com/minisgl/minisgl/bench/internal/program"
 )
 
 const examples = `  # 8 requests per second, on average, to a local server
@@ -22,8 +23,8 @@ const examples = `  # 8 requests per second, on average, to a local server
   # another server, long prompts, result appended to a file
   go run ./bench/client --url http://10.0.0.5:30000 --rate 2 --input-words 1000 --output-file result.jsonl
 
-  # several rates; each seed has prompts of its own, so no run finds the last one's in a cache
-  for r in 1 2 4 8; do go run ./bench/client --rate $r --seed $r; done`
+  # several rates, a curve and the knee; each rate has prompts of its own
+  go run ./bench/client --rates 0.5,1,2,4 --plot curve.svg`
 
 const description = `Sends streaming chat requests to an OpenAI-compatible server and prints latency
 and throughput: sglang's result table, then a second one with what that leaves
@@ -36,33 +37,14 @@ in and depend only on --seed and --input-words. Set OPENAI_API_KEY to send a key
 Exit codes: 0 done, 1 no request succeeded or no server, 2 wrong usage,
 130 interrupted (Ctrl-C still prints what there is).`
 
-// requestRate is a flag in requests per second; "inf" sends all at once.
-type requestRate float64
-
-func (r *requestRate) String() string {
-	if math.IsInf(float64(*r), 1) {
-		return "inf"
-	}
-	return strconv.FormatFloat(float64(*r), 'g', -1, 64)
-}
-
-func (r *requestRate) Set(text string) error {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v > 0) {
-		return fmt.Errorf("want a number of requests per second above 0, or inf")
-	}
-	*r = requestRate(v)
-	return nil
-}
-
-func (r *requestRate) Type() string { return "rate" }
-
 // options is the command line.
 type options struct {
 	url            string
 	model          string
 	numRequests    int
-	rate           requestRate
+	rate           program.Rate
+	rates          program.Rates
+	plot           string
 	maxTokens      int
 	maxConcurrency int
 	inputWords     int
@@ -76,32 +58,24 @@ type options struct {
 	quiet          bool
 }
 
-func newCommand(stdout, stderr io.Writer) *cobra.Command {
-	o := &options{rate: requestRate(math.Inf(1))}
+// Program is the load generator as a program.
+var Program = program.Program{Name: "client", Command: newCommand}
+
+func newCommand() *cobra.Command {
+	o := &options{rate: program.Infinite}
 	cmd := &cobra.Command{
-		Use:           "client",
-		Short:         "Measure the latency and throughput of a chat server",
-		Long:          description,
-		Example:       examples,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("argument %q is not a flag; all settings are flags", args[0])}
-			}
-			return nil
-		},
+		Use:     "client",
+		Short:   "Measure the latency and throughput of a chat server",
+		Long:    description,
+		Example: examples,
+		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
-				return usageError{err}
+				return program.Usage(err)
 			}
-			return benchmark(cmd.Context(), o, stdout, stderr)
+			return benchmark(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.CompletionOptions.DisableDefaultCmd = true
 	o.define(cmd)
 	return cmd
 }
@@ -113,6 +87,8 @@ func (o *options) define(cmd *cobra.Command) {
 	f.StringVar(&o.model, "model", "", "model to ask for (default: the first the server lists)")
 	f.IntVar(&o.numRequests, "num-requests", 64, "requests to send")
 	f.Var(&o.rate, "rate", "requests per second; inf sends all at once")
+	f.Var(&o.rates, "rates", "several rates, one run each, then a curve and its knee: 0.5,1,2,4")
+	f.StringVar(&o.plot, "plot", "", "with --rates: draw the curve into this file, .svg or .png")
 	f.IntVar(&o.maxTokens, "max-tokens", 128, "tokens of each answer; the end-of-text token is ignored where the server can")
 	f.IntVar(&o.maxConcurrency, "max-concurrency", 0, "most requests in flight; 0 means no limit")
 	f.IntVar(&o.inputWords, "input-words", 32, "words of each prompt")
@@ -126,32 +102,29 @@ func (o *options) define(cmd *cobra.Command) {
 	f.BoolVar(&o.quiet, "quiet", false, "no progress bar and no messages but errors")
 }
 
-// Upper limits keep a slip of the keyboard from exhausting memory.
-const (
-	maxRequests   = 10_000_000
-	maxTokenLimit = 1 << 20
-	maxWords      = 1_000_000
-)
-
 // check names the flag that cannot be used.
 func (o *options) check() error {
-	for _, n := range []struct {
-		flag            string
-		value, low, top int
-	}{
-		{"num-requests", o.numRequests, 1, maxRequests},
-		{"max-tokens", o.maxTokens, 1, maxTokenLimit},
-		{"max-concurrency", o.maxConcurrency, 0, maxRequests},
-		{"input-words", o.inputWords, 1, maxWords},
-		{"warmup-requests", o.warmup, 0, maxRequests},
-	} {
-		if n.value < n.low || n.value > n.top {
-			return fmt.Errorf("invalid argument \"%d\" for \"--%s\" flag: want %d to %d", n.value, n.flag, n.low, n.top)
-		}
+	err := program.CheckBounds([]program.Bound{
+		{Flag: "num-requests", Value: o.numRequests, Low: 1, Top: program.MaxRequests},
+		{Flag: "max-tokens", Value: o.maxTokens, Low: 1, Top: program.MaxTokens},
+		{Flag: "max-concurrency", Value: o.maxConcurrency, Low: 0, Top: program.MaxRequests},
+		{Flag: "input-words", Value: o.inputWords, Low: 1, Top: program.MaxWords},
+		{Flag: "warmup-requests", Value: o.warmup, Low: 0, Top: program.MaxRequests},
+	})
+	if err != nil {
+		return err
 	}
 	for flag, d := range map[string]time.Duration{"timeout": o.timeout, "idle-timeout": o.idleTimeout, "ready-timeout": o.readyTimeout} {
 		if d < 0 {
 			return fmt.Errorf("invalid argument \"%v\" for \"--%s\" flag: want 0 or more", d, flag)
+		}
+	}
+	switch {
+	case o.plot != "" && len(o.rates) == 0:
+		return fmt.Errorf("--plot needs --rates")
+	case o.plot != "":
+		if err := curve.CheckPlotName(o.plot); err != nil {
+			return fmt.Errorf("--plot: %w", err)
 		}
 	}
 	if o.outputDetails && o.outputFile == "" {

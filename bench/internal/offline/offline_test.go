@@ -1,0 +1,87 @@
+package offline
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/minisgl/minisgl/bench/internal/program"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const tiny = "../../../go/internal/model/testdata/tiny/llama-tied"
+
+func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = program.Run(t.Context(), Program, args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+// The lengths of random-ids of seed 42 are known: 609 and 371 tokens for 20
+// prompts of up to 64 and answers of up to 32.
+func TestOffline(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.jsonl")
+	code, stdout, stderr := output(t, "--model", tiny, "--num-pages", "2048", "--num-prompts", "20", "--random-input", "64", "--random-output", "32", "--result-filename", file)
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	if !strings.HasPrefix(stdout, "\n====== Offline Throughput Benchmark Result =======\nBackend:                                 engine    \nSuccessful requests:                     20        \n") {
+		t.Errorf("table:\n%s", stdout)
+	}
+	for _, want := range []string{"Total input tokens:                      609       \n", "Total generated tokens:                  371       \n", "Total token throughput (tok/s):"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, stdout)
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range strings.Fields("backend successful_requests total_latency total_input_tokens total_output_tokens request_throughput input_throughput output_throughput total_throughput last_gen_throughput") {
+		if _, ok := got[key]; !ok {
+			t.Errorf("no key %q", key)
+		}
+	}
+	if got["total_output_tokens"] != 371.0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, args := range []string{"--num-prompts 0", "--dataset-name mmmu", "--random-range-ratio 2", "--random-output-len 0", "x"} {
+		if code, _, stderr := output(t, strings.Fields(args)...); code != program.ExitUsage {
+			t.Errorf("%q: exit code %d, %s", args, code, stderr)
+		}
+	}
+	if code, _, stderr := output(t, "--model", "/nonexistent"); code != program.ExitFailed || stderr == "" {
+		t.Errorf("no model: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestPace(t *testing.T) {
+	var p pace
+	for _, v := range []struct {
+		ms, tokens int
+	}{{500, 100}, {1000, 200}, {1500, 230}, {2000, 250}} {
+		p.add(time.Duration(v.ms)*time.Millisecond, v.tokens)
+	}
+	if got := p.last(); got != 50 { // 50 tokens in the second from 1.0 s to 2.0 s
+		t.Errorf("%v, want 50", got)
+	}
+	short := pace{}
+	short.add(500*time.Millisecond, 100)
+	if got := short.last(); got != 200 {
+		t.Errorf("%v, want 200", got)
+	}
+}

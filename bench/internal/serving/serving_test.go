@@ -1,0 +1,288 @@
+package serving
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/minisgl/minisgl/bench/internal/mockserver"
+	"github.com/minisgl/minisgl/bench/internal/program"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(t *testing.T, cfg mockserver.Config) (*mockserver.Server, string) {
+	t.Helper()
+	mock := mockserver.New(cfg)
+	server := httptest.NewServer(mock)
+	t.Cleanup(server.Close)
+	return mock, server.URL
+}
+
+// output runs the program without a result file, unless args name one.
+func output(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = program.Run(ctx, Program, append([]string{"--output-file", "-"}, args...), &out, &err)
+	return code, out.String(), err.String()
+}
+
+func wantLines(t *testing.T, got string, want ...string) {
+	t.Helper()
+	for _, line := range want {
+		if !regexp.MustCompile(`(?m)` + line).MatchString(got) {
+			t.Errorf("no line matches %q in:\n%s", line, got)
+		}
+	}
+}
+
+// random-ids of seed 42: sglang 0.5.23 gives 20 prompts of 609 tokens and 371
+// output tokens for 64 and 32 with a tokenizer that adds no special tokens.
+func TestBackends(t *testing.T) {
+	for name, path := range map[string]string{
+		"sglang": "text", "sglang-native": "text", "sglang-oai": "prompt", "sglang-oai-chat": "messages", "vllm": "prompt", "vllm-chat": "messages",
+		"openai": "prompt", "openai-chat": "messages", "lmdeploy": "prompt", "lmdeploy-chat": "messages", "minisgl": "messages", "trt": "text_input", "trt-llm": "text_input",
+	} {
+		mock, url := serve(t, mockserver.Config{PromptTokens: 5})
+		code, stdout, stderr := output(t.Context(), "--backend", name, "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "20",
+			"--random-input", "64", "--random-output", "32", "--warmup-requests", "0", "--request-rate", "1000")
+		if code != program.ExitOK {
+			t.Fatalf("%s: exit code %d: %s", name, code, stderr)
+		}
+		wantLines(t, stdout, `^Backend:                                 `+name+` *$`, `^Traffic request rate:                    1000\.0    $`,
+			`^Successful requests:                     20        $`, `^Total input tokens:                      609       $`, `^Total generated tokens:                  371       $`)
+		for _, body := range mock.Bodies() {
+			if !strings.Contains(body, `"`+path+`":`) {
+				t.Errorf("%s: no field %q in %s", name, path, body)
+			}
+		}
+	}
+}
+
+func TestTokenIDs(t *testing.T) {
+	for name, field := range map[string]string{"sglang": "input_ids", "vllm": "prompt"} {
+		mock, url := serve(t, mockserver.Config{})
+		code, _, stderr := output(t.Context(), "--backend", name, "--base-url", url, "--dataset-name", "random-ids", "--tokenize-prompt", "--num-prompts", "3", "--warmup-requests", "0", "--random-input-len", "8", "--random-output-len", "2", "--random-range-ratio", "1")
+		if code != program.ExitOK {
+			t.Fatal(stderr)
+		}
+		for _, body := range mock.Bodies() {
+			var got map[string]json.RawMessage
+			var ids []int
+			if json.Unmarshal([]byte(body), &got) != nil || json.Unmarshal(got[field], &ids) != nil || len(ids) != 8 || ids[1] != ids[0]+1 {
+				t.Errorf("%s: %s, want 8 ids in a row", name, body)
+			}
+		}
+	}
+}
+
+func TestSameSeedSameLoad(t *testing.T) {
+	bodies := map[string]string{}
+	for _, seed := range []string{"1", "1", "2"} {
+		mock, url := serve(t, mockserver.Config{})
+		if code, _, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "4", "--seed", seed, "--max-concurrency", "1", "--random-output-len", "2"); code != program.ExitOK {
+			t.Fatal(stderr)
+		}
+		got := strings.Join(mock.Bodies(), "\n")
+		if before, ok := bodies[seed]; ok && before != got {
+			t.Errorf("seed %s gave two loads", seed)
+		}
+		bodies[seed] = got
+	}
+	if bodies["1"] == bodies["2"] {
+		t.Error("two seeds gave the same load")
+	}
+}
+
+func TestResultFile(t *testing.T) {
+	_, url := serve(t, mockserver.Config{PromptTokens: 9, CachedTokens: 3})
+	file := filepath.Join(t.TempDir(), "out.jsonl")
+	for range 2 {
+		code, stdout, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "4", "--random-output-len", "3", "--random-range-ratio", "1",
+			"--output-file", file, "--output-details", "--tag", "x", "--cache-report", "--goodput", "ttft:60000", "tpot:60000")
+		if code != program.ExitOK {
+			t.Fatal(stderr)
+		}
+		wantLines(t, stdout, `^SLOs \(ms\): +ttft:60000 tpot:60000`, `^SLO attainment \(%\): +100\.00`, `^Total cached tokens: +12`, `^Cache hit rate: +33\.3%`)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	if len(lines) != 2 {
+		t.Fatalf("%d lines, want 2", len(lines))
+	}
+	var got map[string]any
+	if err := json.Unmarshal(lines[1], &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"tag": "x", "dataset_name": "random-ids", "request_rate": "inf", "random_input_len": 1024.0, "random_output_len": 3.0, "random_range_ratio": 1.0, "sharegpt_output_len": nil,
+		"total_output_tokens": 12.0, "total_output_tokens_retokenized": 12.0, "slo_attainment": 1.0, "accept_length": nil,
+		"cache_report":    map[string]any{"total_prompt_tokens": 36.0, "total_cached_tokens": 12.0, "cache_hit_rate_pct": 33.33},
+		"goodput_slos_ms": map[string]any{"ttft": 60000.0, "tpot": 60000.0}, "slo_attainment_by_metric": map[string]any{"ttft": 1.0, "tpot": 1.0},
+		"server_info": map[string]any{"internal_states": []any{map[string]any{"avg_spec_accept_length": nil}}, "version": "mock"},
+		"output_lens": []any{3.0, 3.0, 3.0, 3.0}, "cached_tokens": []any{3.0, 3.0, 3.0, 3.0},
+	}
+	for key, value := range want {
+		if diff := cmp.Diff(value, got[key]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+}
+
+func TestControlCalls(t *testing.T) {
+	mock, url := serve(t, mockserver.Config{})
+	code, _, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "2", "--random-output-len", "2",
+		"--flush-cache", "--profile", "--profile-activities", "CPU", "MEM", "--header", "X-A=1", "X-B: 2", "--lora-name", "a", "b", "--lora-request-distribution", "distinct")
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	var calls []string
+	for _, call := range mock.Calls() {
+		if !strings.Contains(call, "tokenize") {
+			calls = append(calls, call)
+		}
+	}
+	want := []string{"POST /flush_cache?timeout=60.0", `POST /start_profile {"activities":["CPU","MEM"],"profile_by_stage":false}`, "POST /stop_profile", "GET /server_info"}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	bodies := strings.Join(mock.Bodies(), "\n")
+	if !strings.Contains(bodies, `"lora_path":"a"`) || !strings.Contains(bodies, `"lora_path":"b"`) {
+		t.Errorf("adapters are missing in\n%s", bodies)
+	}
+	for _, h := range mock.Headers() {
+		if h.Get("X-A") != "1" || h.Get("X-B") != "2" {
+			t.Errorf("headers %v", h)
+		}
+	}
+}
+
+// Warm-up prompts are not measured ones, and warm-up keeps to the limit (B5, B6).
+func TestWarmUp(t *testing.T) {
+	mock, url := serve(t, mockserver.Config{TTFT: 2 * time.Millisecond})
+	code, _, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "2", "--random-output-len", "2", "--warmup-requests", "6", "--max-concurrency", "2")
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	seen := map[string]bool{}
+	for _, body := range mock.Bodies() {
+		if seen[body] {
+			t.Errorf("sent twice: %s", body)
+		}
+		seen[body] = true
+	}
+	if len(seen) != 8 || mock.PeakInFlight() > 2 {
+		t.Errorf("%d requests, %d at a time; want 8, at most 2", len(seen), mock.PeakInFlight())
+	}
+}
+
+// A7: recorded times are kept, on any backend.
+func TestTrace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	text := `{"timestamp":0,"input_length":3,"output_length":2,"hash_ids":[1]}
+{"timestamp":100,"input_length":4,"output_length":2,"hash_ids":[1]}
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, url := serve(t, mockserver.Config{})
+	file := filepath.Join(t.TempDir(), "out.jsonl")
+	code, stdout, stderr := output(t.Context(), "--backend", "vllm-chat", "--base-url", url, "--dataset-name", "mooncake", "--dataset-path", path, "--mooncake-slowdown-factor", "0.5", "--output-file", file, "--output-details")
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	wantLines(t, stdout, `^Traffic request rate:                    trace     $`, `has only 2 usable requests`)
+	var got struct {
+		Intended []float64 `json:"intended_times"`
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(data, &got) != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]float64{0, 0.05}, got.Intended); diff != "" {
+		t.Errorf("times (-want +got):\n%s", diff)
+	}
+}
+
+func TestVLLMTable(t *testing.T) {
+	_, url := serve(t, mockserver.Config{FailEvery: 2})
+	code, stdout, _ := output(t.Context(), "--backend", "vllm", "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "4", "--random-output-len", "2", "--warmup-requests", "0", "--vllm-table", "--max-error-rate", "0.25")
+	if code != program.ExitFailed {
+		t.Errorf("exit code %d with half of the requests failed", code)
+	}
+	wantLines(t, stdout, `^Failed requests:                         2         $`, `^---------------Inter-token Latency----------------$`)
+}
+
+// A15: what an answer in one piece cannot tell is not shown as 0.
+func TestNoStream(t *testing.T) {
+	_, url := serve(t, mockserver.Config{})
+	code, stdout, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "2", "--disable-stream", "--random-output-len", "4", "--random-range-ratio", "1")
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	wantLines(t, stdout, `^Total generated tokens:                  8         $`, `^Mean TTFT \(ms\):                          n/a       $`, `^Mean TPOT \(ms\):                          n/a       $`, `^Mean ITL \(ms\):                           n/a       $`)
+}
+
+func TestInterrupt(t *testing.T) {
+	mock, url := serve(t, mockserver.Config{StallAfter: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer cancel()
+		for len(mock.Bodies()) < 1 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	code, stdout, stderr := output(ctx, "--base-url", url, "--dataset-name", "random-ids", "--warmup-requests", "0", "--num-prompts", "50", "--request-rate", "20")
+	if code != program.ExitInterrupted {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	wantLines(t, stdout, `Partial result`)
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, args := range []string{
+		"--backend gserver", "--num-prompts 0", "--request-rate 0", "--request-rate x", "--dataset-name mmmu", "--goodput ttft", "--goodput", "--header x", "--extra-request-body [1]",
+		"--random-range-ratio 1.5", "--random-range-ratio nan", "--port 70000", "--seed -1", "--seed 4294967296", "--gsp-num-turns 2", "--lora-request-distribution often",
+		"--backend vllm-chat --tokenize-prompt", "--dataset-name openai", "--dataset-name random-ids --use-trace-timestamps", "--gsp-group-distribution zipf",
+		"--dataset-name mooncake --mooncake-slowdown-factor 0", "--base-url ftp://x", "--temperature -1", "--max-error-rate 2", "positional",
+	} {
+		code, stdout, stderr := output(t.Context(), strings.Fields(args)...)
+		if code != program.ExitUsage || stdout != "" || !strings.Contains(stderr, "--help") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 2 and a message", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestMissingDataset(t *testing.T) {
+	_, url := serve(t, mockserver.Config{})
+	code, _, stderr := output(t.Context(), "--base-url", url)
+	if code != program.ExitFailed || !strings.Contains(stderr, "--dataset-path") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+func TestDefaultFileName(t *testing.T) {
+	o := &Options{Backend: "sglang", Load: Load{NumPrompts: 20}}
+	o.Dataset.name, o.Dataset.random.InputLen, o.Dataset.random.OutputLen = "random-ids", 64, 32
+	day := time.Now().Format("0102")
+	if got, want := (&sink{}).path(o), "sglang_"+day+"_20_64_32.jsonl"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	o.Dataset.name = "sharegpt"
+	if got, want := (&sink{}).path(o), "sglang_"+day+"_20_sharegpt.jsonl"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -1,0 +1,116 @@
+package sweep
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/minisgl/minisgl/bench/internal/mockserver"
+	"github.com/minisgl/minisgl/bench/internal/program"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(t *testing.T, cfg mockserver.Config) (*mockserver.Server, string) {
+	t.Helper()
+	mock := mockserver.New(cfg)
+	server := httptest.NewServer(mock)
+	t.Cleanup(server.Close)
+	return mock, server.URL
+}
+
+func output(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = program.Run(ctx, Program, append([]string{"--dataset-name", "random-ids", "--random-input-len", "4", "--random-output-len", "2", "--warmup-requests", "0"}, args...), &out, &err)
+	return code, out.String(), err.String()
+}
+
+// A server of 2 slots and 100 ms a request takes 20 requests per second.
+func TestKneeOfAKnownServer(t *testing.T) {
+	_, url := serve(t, mockserver.Config{Slots: 2, TTFT: 99 * time.Millisecond, ITL: time.Millisecond})
+	dir := filepath.Join(t.TempDir(), "out")
+	code, stdout, stderr := output(t.Context(), "--base-url", url, "--rates", "8,200", "--num-prompts", "16", "--output-dir", dir)
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	if !strings.Contains(stdout, "The knee is between 8 and 200") || !strings.Contains(stdout, "with headroom (x0.8):") {
+		t.Errorf("no knee in\n%s", stdout)
+	}
+	file, err := os.Open(filepath.Join(dir, "sweep.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil || len(rows) != 3 || rows[1][0] != "8" || rows[2][0] != "200" || rows[2][3] != "16" {
+		t.Errorf("rows %v, %v", rows, err)
+	}
+	for name, want := range map[string]string{"sweep.md": "| 200 | 16 / 0 |", "sweep.html": "<svg", "sweep.svg": "<svg"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(data), want) {
+			t.Errorf("%s: %v, no %q", name, err, want)
+		}
+	}
+}
+
+func TestResume(t *testing.T) {
+	mock, url := serve(t, mockserver.Config{})
+	dir := filepath.Join(t.TempDir(), "out")
+	args := []string{"--base-url", url, "--num-prompts", "3", "--output-dir", dir}
+	if code, _, stderr := output(t.Context(), append(args, "--concurrencies", "1,2")...); code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	if code, _, stderr := output(t.Context(), append(args, "--concurrencies", "1,2")...); code != program.ExitUsage || !strings.Contains(stderr, "--resume") {
+		t.Errorf("a second call: exit code %d, %s", code, stderr)
+	}
+	before := len(mock.Bodies())
+	code, stdout, stderr := output(t.Context(), append(args, "--concurrencies", "1,2,3", "--resume")...)
+	if code != program.ExitOK || len(mock.Bodies())-before != 3 {
+		t.Errorf("exit code %d, %d requests; want only the 3 that were missing: %s", code, len(mock.Bodies())-before, stderr)
+	}
+	if !strings.Contains(stdout, "No knee up to 3") {
+		t.Errorf("no verdict over all runs in\n%s", stdout)
+	}
+	if code, _, _ := output(t.Context(), append(args, "--concurrencies", "1,2", "--resume", "--temperature", "1")...); code != program.ExitFailed {
+		t.Errorf("other settings: exit code %d", code)
+	}
+	seen := map[string]bool{}
+	for _, body := range mock.Bodies() {
+		if seen[body] {
+			t.Errorf("two steps sent %s", body)
+		}
+		seen[body] = true
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	code, stdout, _ := output(t.Context(), "--rates", "4,2", "--seconds", "10", "--repeats", "2", "--dry-run", "--output-dir", dir)
+	want := `Run 1: request rate (req/s) 2, repeat 1, 20 requests
+Run 2: request rate (req/s) 2, repeat 2, 20 requests
+Run 3: request rate (req/s) 4, repeat 1, 40 requests
+Run 4: request rate (req/s) 4, repeat 2, 40 requests
+`
+	if code != program.ExitOK || stdout != want {
+		t.Errorf("exit code %d, %s", code, stdout)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a dry run wrote something")
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, args := range []string{"", "--rates 1 --concurrencies 1", "--concurrencies 0", "--rates 1 --repeats 0", "--rates 1 --seconds -1", "--rates 1e9 --seconds 1e6", "--rates 0"} {
+		if code, _, stderr := output(t.Context(), strings.Fields(args)...); code != program.ExitUsage {
+			t.Errorf("%q: exit code %d, %s", args, code, stderr)
+		}
+	}
+}

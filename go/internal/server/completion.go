@@ -1,0 +1,49 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/minisgl/minisgl/go/openai"
+)
+
+// completions serves /v1/completions.
+func (s *Server) completions(w http.ResponseWriter, r *http.Request, body []byte) error {
+	req, err := openai.ParseCompletion(body, s.sampling(openai.DefaultCompletion()))
+	if err != nil {
+		return err
+	}
+	if req.Model, err = s.called(req.Model); err != nil {
+		return err
+	}
+	a := &textAnswer{tally: newTally(req.N, req.N*len(req.Prompts)), req: req, id: "cmpl-" + s.newID(), created: time.Now().Unix()}
+	var jobs []job
+	for i, prompt := range req.Prompts {
+		param := pathOf("prompt", i, req.Many)
+		ids, err := s.encode(param, prompt)
+		if err != nil {
+			return err
+		}
+		jobs = append(jobs, jobsOf(&req.Generation, ids, param, a.id)...)
+		if !req.Echo {
+			continue
+		}
+		text := prompt.Text
+		if prompt.TokenIDs != nil {
+			if text, err = s.engine.Decode(prompt.TokenIDs, false); err != nil {
+				return openai.Invalid(param, "%v", err)
+			}
+		}
+		a.echo = append(a.echo, text)
+	}
+	return s.answer(w, r, req.Stream, jobs, a)
+}
+
+// pathOf is where prompt i is in a request.
+func pathOf(member string, i int, many bool) string {
+	if !many {
+		return member
+	}
+	return fmt.Sprintf("%s[%d]", member, i)
+}

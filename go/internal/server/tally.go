@@ -1,0 +1,61 @@
+package server
+
+import (
+	"strings"
+
+	"github.com/minisgl/minisgl/go/llm"
+	"github.com/minisgl/minisgl/go/openai"
+)
+
+// answer builds what a request is answered with, of the events of its members.
+type answer interface {
+	add(i int, ev llm.Event)          // takes each event, before events
+	events(i int, ev llm.Event) []any // its part of an answer that streams
+	document() any                    // the answer in one piece
+}
+
+// tally sums up the choices of an answer: n for each prompt.
+type tally struct {
+	n       int
+	choices []choice
+	left    int // choices that have not ended
+}
+
+type choice struct {
+	text   strings.Builder
+	ids    []int32
+	last   llm.Event
+	events int
+}
+
+func newTally(n, choices int) tally {
+	return tally{n: n, choices: make([]choice, choices), left: choices}
+}
+
+func (t *tally) add(i int, ev llm.Event) {
+	c := &t.choices[i]
+	c.events++
+	c.last = ev
+	c.text.WriteString(ev.Text)
+	if ev.HasToken {
+		c.ids = append(c.ids, ev.Token)
+	}
+	if ev.Finish != "" {
+		t.left--
+	}
+}
+
+// usage is that of the whole request; a prompt counts once for all its choices.
+func (t *tally) usage() *openai.Usage {
+	u := &openai.Usage{PromptTokensDetails: &openai.PromptDetails{}}
+	for i := range t.choices {
+		of := t.choices[i].last.Usage
+		u.CompletionTokens += of.CompletionTokens
+		if i%t.n == 0 {
+			u.PromptTokens += of.PromptTokens
+			u.PromptTokensDetails.CachedTokens += of.CachedTokens
+		}
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return u
+}
