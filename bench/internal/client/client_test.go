@@ -131,11 +131,11 @@ func TestNoServer(t *testing.T) {
 	_, url := serve(t, mockserver.Config{})
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	code, stdout, stderr := output(t.Context(), "--url", gone.URL, "--ready-timeout", "1ms")
+	code, stdout, stderr := output(t.Context(), "--url", gone.URL, "--ready-timeout", "1s")
 	if code != program.ExitFailed || stdout != "" {
 		t.Errorf("exit code %d, output %q", code, stdout)
 	}
-	wantLines(t, stderr, `Waiting up to 1ms for the server`, `did not get ready within 1ms`)
+	wantLines(t, stderr, `Waiting up to 1s for the server`, `did not get ready within 1s`)
 	code, stdout, _ = output(t.Context(), "--url", gone.URL, "--ready-timeout", "0", "--model", "m", "--num-requests", "3")
 	if code != program.ExitFailed {
 		t.Errorf("exit code %d", code)
