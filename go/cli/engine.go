@@ -59,7 +59,7 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cache, "cache-type", "radix", "prefix cache: radix or naive")
 	flags.StringVar(&f.policy, "schedule-policy", "fcfs", "which waiting request is first: fcfs, or lpm (the longest cached prefix)")
 	flags.StringVar(&f.admission, "admission", "optimistic", "KV pages to reserve: optimistic (what outputs use on average, preempting when short) or conservative (all of max_tokens)")
-	flags.IntVar(&f.mixed, "mixed-prefill-tokens", 0, "prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone")
+	flags.IntVar(&f.mixed, "mixed-prefill-tokens", 128, "prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone")
 	flags.BoolVar(&f.disableOverlap, "disable-overlap-schedule", false, "plan a batch only when the one before is done")
 	flags.Uint64Var(&f.seed, "seed", 0, "for the random numbers of requests that bring no seed (default 42)")
 	flags.Var(&f.logLevel, "log-level", "debug, info, warning or error")
@@ -96,7 +96,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
-		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: f.mixed,
+		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
 		DisableOverlap: f.disableOverlap, Seed: f.seed, Logger: log,
 	}
 }

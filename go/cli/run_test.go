@@ -150,7 +150,7 @@ func generateConfig(t *testing.T, args ...string) llm.Config {
 func TestEngineFlags(t *testing.T) {
 	defaults := llm.Config{
 		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", Device: "auto", TPSize: 1, MaxRunningReq: 256, PageSize: 1,
-		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic",
+		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic", MixedTokens: new(128),
 	}
 	with := func(change func(*llm.Config)) llm.Config {
 		c := defaults
@@ -177,7 +177,7 @@ func TestEngineFlags(t *testing.T) {
 		{"--disable-pynccl --cuda-graph-max-bs 256 --model-source huggingface", defaults},
 		{"--model-source modelscope --dummy-weight", with(func(c *llm.Config) { c.ModelSource, c.DummyWeight = "modelscope", true })},
 		{"--schedule-policy lpm --admission conservative --mixed 64 --disable-overlap", with(func(c *llm.Config) {
-			c.SchedulePolicy, c.Admission, c.MixedTokens, c.DisableOverlap = "lpm", "conservative", 64, true
+			c.SchedulePolicy, c.Admission, c.MixedTokens, c.DisableOverlap = "lpm", "conservative", new(64), true
 		})},
 	}
 	for _, test := range tests {

@@ -28,7 +28,7 @@ type Config struct {
 	CacheType         string       `json:"cache_type"`           // radix (default), naive
 	SchedulePolicy    string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
 	Admission         string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
-	MixedTokens       int          `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch; default 0: prompts run alone
+	MixedTokens       *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
 	DisableOverlap    bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
 	Seed              uint64       `json:"seed"`                 // of requests that bring none; default 42
 	Logger            *slog.Logger `json:"-"`                    // default: slog.Default()
@@ -37,6 +37,7 @@ type Config struct {
 const (
 	defaultMaxRunningReq   = 256
 	defaultMaxExtendTokens = 8192
+	defaultMixedTokens     = 128
 	defaultMemoryRatio     = 0.9
 	defaultSeed            = 42
 	maxPageSize            = 256
@@ -56,6 +57,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.TPSize, 1)
 	setDefault(&c.MaxRunningReq, defaultMaxRunningReq)
 	setDefault(&c.MaxExtendTokens, defaultMaxExtendTokens)
+	setDefault(&c.MixedTokens, new(defaultMixedTokens))
 	setDefault(&c.PageSize, 1)
 	setDefault(&c.MemoryRatio, defaultMemoryRatio)
 	setDefault(&c.Seed, defaultSeed)
@@ -96,8 +98,8 @@ func (c Config) validate() error {
 		return core.Invalid("schedule_policy", "must be fcfs or lpm, got %q", c.SchedulePolicy)
 	case !oneOf(c.Admission, "optimistic", "conservative"):
 		return core.Invalid("admission", "must be optimistic or conservative, got %q", c.Admission)
-	case c.MixedTokens < 0:
-		return core.Invalid("mixed_prefill_tokens", "must be 0 (off) or more, got %d", c.MixedTokens)
+	case *c.MixedTokens < 0:
+		return core.Invalid("mixed_prefill_tokens", "must be 0 (off) or more, got %d", *c.MixedTokens)
 	case c.TPSize < 1 || c.TPSize > maxTPSize:
 		return core.Invalid("tp_size", "must be 1 to %d, got %d", maxTPSize, c.TPSize)
 	case c.Threads < 0 || c.Threads > 1024:

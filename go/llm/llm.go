@@ -80,7 +80,7 @@ func newScheduler(cfg Config, m *loaded) *scheduler.Scheduler {
 	sc := scheduler.Config{
 		PageSize: cfg.PageSize, NumPages: m.info.NumPages, MaxRunning: cfg.MaxRunningReq,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: m.info.MaxSeqLen, EOS: m.eos,
-		Conservative: cfg.Admission == "conservative", MixedTokens: cfg.MixedTokens,
+		Conservative: cfg.Admission == "conservative", MixedTokens: *cfg.MixedTokens,
 	}
 	if cfg.SchedulePolicy == "lpm" {
 		sc.Order = scheduler.LPM

@@ -131,8 +131,8 @@ func policies(base llm.Config) []llm.Config {
 				func(c *llm.Config) { c.DisableOverlap = true },
 				func(c *llm.Config) { c.SchedulePolicy = "lpm" },
 				func(c *llm.Config) { c.Admission = "conservative" },
-				func(c *llm.Config) { c.MixedTokens = 5 },
-				func(c *llm.Config) { c.MixedTokens, c.DisableOverlap = 64, true },
+				func(c *llm.Config) { c.MixedTokens = new(5) },
+				func(c *llm.Config) { c.MixedTokens, c.DisableOverlap = new(0), true },
 				func(c *llm.Config) { c.TPSize = 2 },
 			} {
 				cfg := base

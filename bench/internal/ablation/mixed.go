@@ -69,7 +69,7 @@ func (c *intrusion) compare(ctx context.Context, stdout, stderr io.Writer) error
 func (c *intrusion) run(ctx context.Context, chunk int) ([]string, error) {
 	room := max(c.output+64, c.promptLen+16)
 	eng, err := engine.Open(ctx, llm.Config{
-		Model: c.model, MixedTokens: chunk, MaxRunningReq: c.streams + c.prompts, CacheType: "naive",
+		Model: c.model, MixedTokens: &chunk, MaxRunningReq: c.streams + c.prompts, CacheType: "naive",
 		MaxSeqLenOverride: room, NumPageOverride: room * (c.streams + c.prompts),
 	})
 	if err != nil {

@@ -27,7 +27,8 @@ func Define(f *pflag.FlagSet, cfg *llm.Config) {
 	f.IntVar(&cfg.PageSize, "page-size", 0, "tokens of a page; 0: the engine's default")
 	f.StringVar(&cfg.CacheType, "cache-type", "radix", "prefix cache: radix or naive")
 	f.StringVar(&cfg.SchedulePolicy, "schedule-policy", "fcfs", "which waiting request is first: fcfs or lpm")
-	f.IntVar(&cfg.MixedTokens, "mixed-prefill-tokens", 0, "prompt tokens beside decoding requests in a batch")
+	cfg.MixedTokens = new(128)
+	f.IntVar(cfg.MixedTokens, "mixed-prefill-tokens", *cfg.MixedTokens, "prompt tokens beside decoding requests in a batch; 0: prompts run alone")
 	f.BoolVar(&cfg.DisableOverlap, "disable-overlap-schedule", false, "plan a batch only when the one before is done")
 }
 
