@@ -8,7 +8,7 @@ PY      := $(VENV)/bin/python
 CACHE   := $(or $(MINISGL_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/minisgl)
 LINTER  := v2.12.2
 GOLANGCI := $(CACHE)/golangci-lint-$(LINTER)/golangci-lint
-FUZZTIME ?= 20s
+FUZZTIME ?= 2m
 
 .PHONY: help
 help: ## This list
@@ -80,7 +80,7 @@ wheel: setup ## Build a wheel, install it into an empty environment and try it
 	@scripts/wheel.sh
 
 .PHONY: fuzz
-fuzz: setup ## Each fuzz target for FUZZTIME (20s)
+fuzz: setup ## All fuzz targets, which share FUZZTIME (2m)
 	@scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: clean

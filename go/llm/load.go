@@ -121,10 +121,12 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	}
 	pages := cfg.NumPageOverride
 	if pages == 0 {
-		var err error
-		if pages, err = engine.ChooseNumPages(mc, dt, cfg.PageSize, cfg.MaxRunningReq, seqLen, cfg.MemoryRatio); err != nil {
+		n, bound, err := engine.ChooseNumPages(mc, dt, cfg.PageSize, cfg.MaxRunningReq, seqLen, cfg.MemoryRatio)
+		if err != nil {
 			return err
 		}
+		pages = n
+		cfg.Logger.Info("KV cache", "pages", n, "page_size", cfg.PageSize, "MiB", engine.PageBytes(mc, cfg.PageSize, dt)*int64(n)>>20, "chosen_by", bound)
 	}
 	seqLen = min(seqLen, pages*cfg.PageSize)
 	vocab := min(mc.VocabSize, m.tok.VocabSize())

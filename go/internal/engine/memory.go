@@ -20,21 +20,29 @@ func PageBytes(c model.Config, pageSize int, dt ops.DType) int64 {
 
 // ChooseNumPages returns how many pages to allocate: a share of the free memory
 // after the weights, at most what maxRunning requests of maxSeqLen tokens could
-// use, and at most 4 GiB.
-func ChooseNumPages(c model.Config, dt ops.DType, pageSize, maxRunning, maxSeqLen int, ratio float64) (int, error) {
+// use, and at most 4 GiB. It also returns which of these bounds it was.
+func ChooseNumPages(c model.Config, dt ops.DType, pageSize, maxRunning, maxSeqLen int, ratio float64) (pages int, bound string, err error) {
 	free, err := freeMemory()
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	page := PageBytes(c, pageSize, dt)
 	bytes := int64(ratio*float64(free)) - WeightBytes(c, dt)
 	useful := int64(maxRunning) * int64((maxSeqLen+pageSize-1)/pageSize)
 	n := min(min(bytes, kvCap)/page, useful)
+	switch n {
+	case useful:
+		bound = "all that max_running_req requests of max_seq_len tokens can use"
+	case kvCap / page:
+		bound = "the cap of 4 GiB; num_page_override sets more"
+	default:
+		bound = fmt.Sprintf("memory_ratio %v of %d MiB free memory, less the weights", ratio, free>>20)
+	}
 	if n < 2 {
-		return 0, fmt.Errorf("engine: %d MiB of memory are free; after the weights (%d MiB) there is no room for KV pages of %d bytes: free some memory, raise memory_ratio (%v) or choose a smaller model",
+		return 0, "", fmt.Errorf("engine: %d MiB of memory are free; after the weights (%d MiB) there is no room for KV pages of %d bytes: free some memory, raise memory_ratio (%v) or choose a smaller model",
 			free>>20, WeightBytes(c, dt)>>20, page, ratio)
 	}
-	return int(n), nil
+	return int(n), bound, nil
 }
 
 // WeightBytes estimates the size of the loaded weights.
