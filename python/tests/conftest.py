@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,11 @@ from minisgl.llm import LLM
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "go/internal/model/testdata/tiny/llama-tied"
+
+# A shell without job control starts its background jobs with SIGINT ignored, and children inherit that: then no test
+# of Ctrl-C could work.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
