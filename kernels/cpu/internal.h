@@ -40,7 +40,7 @@ typedef struct {
   int linear_rows;  // rows of x that LINEAR keeps in registers
   int attn_rows;    // (row, query head) pairs that ATTENTION keeps in registers
   msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked;
-  msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample;
+  msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample, adjust, logprobs;
   msgl_phase_fn moe_route, moe_pack, moe_gate_up, moe_act, moe_down, moe_combine;
 } msgl_kernels;
 

@@ -6,6 +6,7 @@
 #include "linear_impl.h"
 #include "attention_impl.h"
 #include "sample_impl.h"
+#include "logits_impl.h"
 #include "moe_impl.h"
 
 #define KERNELS_(isa) msgl_kernels_##isa
@@ -28,6 +29,8 @@ const msgl_kernels KERNELS(MSGL_ISA) = {
     .act_mul = act_mul,
     .gather_rows = gather_rows,
     .sample = sample,
+    .adjust = adjust,
+    .logprobs = logprobs,
     .moe_route = moe_route,
     .moe_pack = moe_pack,
     .moe_gate_up = moe_gate_up,

@@ -14,6 +14,8 @@ type Layout struct {
 	Sampling, SamplingTemperature, SamplingTopP             uintptr
 	SamplingMinP, SamplingTopK, SamplingSeedLo              uintptr
 	SamplingSeedHi, SamplingPosition, SamplingSlot, OpAlign uintptr
+	Adjustment, AdjustmentRepetition, AdjustmentBiases      uintptr
+	Scoring, ScoringTop, ScoringTemperature                 uintptr
 }
 
 // CLayout returns the layout that the C compiler chose.
@@ -21,6 +23,8 @@ func CLayout() Layout {
 	var op C.msgl_op
 	var t C.msgl_tensor
 	var s C.msgl_sampling
+	var a C.msgl_adjustment
+	var p C.msgl_scoring
 	return Layout{
 		Op: unsafe.Sizeof(op), OpKind: unsafe.Offsetof(op.kind), OpT: unsafe.Offsetof(op.t),
 		OpF: unsafe.Offsetof(op.f), OpI: unsafe.Offsetof(op.i), OpAlign: unsafe.Alignof(op),
@@ -31,5 +35,7 @@ func CLayout() Layout {
 		SamplingTopK: unsafe.Offsetof(s.top_k), SamplingSeedLo: unsafe.Offsetof(s.seed_lo),
 		SamplingSeedHi: unsafe.Offsetof(s.seed_hi), SamplingPosition: unsafe.Offsetof(s.position),
 		SamplingSlot: unsafe.Offsetof(s.slot),
+		Adjustment:   unsafe.Sizeof(a), AdjustmentRepetition: unsafe.Offsetof(a.repetition), AdjustmentBiases: unsafe.Offsetof(a.biases),
+		Scoring: unsafe.Sizeof(p), ScoringTop: unsafe.Offsetof(p.top), ScoringTemperature: unsafe.Offsetof(p.temperature),
 	}
 }

@@ -38,6 +38,9 @@ enum msgl_kind {
   MSGL_GATHER_ROWS = 7,
   MSGL_SAMPLE = 8,
   MSGL_MOE = 9,
+  // 10 is the engine's
+  MSGL_ADJUST = 11,
+  MSGL_LOGPROBS = 12,
 };
 
 // A view of memory: [rows, cols], rows `stride` elements apart. addr 0: absent.
@@ -66,6 +69,9 @@ typedef struct {
 //                  down packed [E * ceil16(H), F]: the experts' weights, each padded to whole panels
 //               i: experts per row, whether their weights are scaled to a sum of one
 //               dst may be x
+//   ADJUST      t: logits f32 [R, V], msgl_adjustment as i32 [A, 8], data i32 [1, D], last i32 [1, S]   i: vocab
+//   LOGPROBS    t: dst i32 [L, 1+2K], logits f32 [R, V], msgl_scoring as i32 [L, 4], next i32 [1, R] or absent
+//               i: vocab
 // Activations and every tensor but weights and caches are row-major.
 typedef struct {
   int32_t kind, reserved;
@@ -81,6 +87,19 @@ typedef struct {
   uint32_t seed_lo, seed_hi, position;
   int32_t slot;
 } msgl_sampling;
+
+// One row of ADJUST's arguments; see ops.Adjustment in Go for the rules.
+typedef struct {
+  int32_t row;
+  float presence, frequency, repetition;
+  int32_t first, outputs, biases, reserved;
+} msgl_adjustment;
+
+// One row of LOGPROBS's arguments; see ops.Scoring in Go for the rules.
+typedef struct {
+  int32_t row, token, top;
+  float temperature;
+} msgl_scoring;
 
 typedef struct msgl_pool msgl_pool;
 

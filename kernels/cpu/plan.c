@@ -9,10 +9,6 @@ enum {
   L2_BYTES = 640 << 10, // what LINEAR lets packed rows of x take of a core's L2 cache
 };
 
-static int optional(const msgl_tensor *t, int dtype, int64_t rows, int64_t cols) {
-  return t->addr == 0 ? MSGL_OK : view(t, dtype, rows, cols);
-}
-
 // Whether every element of an index operand, [1, n], is in [0, limit).
 static int indices(const msgl_tensor *t, int64_t limit) {
   const int32_t *v = msgl_i32(t);
@@ -221,26 +217,6 @@ static int plan_gather_rows(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
-static int plan_sample(msgl_job *job, const msgl_op *op) {
-  const msgl_tensor *next = &op->t[0], *logits = &op->t[1], *args = &op->t[2], *last = &op->t[3];
-  int vocab = op->i[0];
-  int code = both(columns(logits, MSGL_F32, logits->cols), view(next, MSGL_I32, 1, logits->rows));
-  code = both(code, view(args, MSGL_I32, logits->rows, sizeof(msgl_sampling) / 4));
-  code = both(code, optional(last, MSGL_I32, 1, last->cols));
-  if (code == MSGL_OK && (vocab <= 0 || vocab > logits->cols)) code = MSGL_ERR_SHAPE;
-  if (code != MSGL_OK) return code;
-  int64_t slots = last->addr ? last->cols : 0;
-  for (int64_t r = 0; r < logits->rows; r++) {
-    const msgl_sampling *a = (const msgl_sampling *)msgl_row(args, r);
-    if (a->slot >= slots) return MSGL_ERR_INDEX;
-  }
-  // A thread's scratch: weights, two lists of ids, the sums of one level of buckets.
-  code = msgl_need_own(job, 3 * 4 * ((size_t)vocab + 64) + MSGL_RADIX_BUCKETS * sizeof(double));
-  if (code != MSGL_OK) return code;
-  add_phase(job, job->kernels->sample, logits->rows, 1, 0);
-  return MSGL_OK;
-}
-
 int msgl_plan(msgl_job *job, const msgl_op *op) {
   job->op = op;
   job->nphases = 0;
@@ -252,7 +228,9 @@ int msgl_plan(msgl_job *job, const msgl_op *op) {
     case MSGL_ATTENTION: return plan_attention(job, op);
     case MSGL_ACT_MUL: return plan_act_mul(job, op);
     case MSGL_GATHER_ROWS: return plan_gather_rows(job, op);
-    case MSGL_SAMPLE: return plan_sample(job, op);
+    case MSGL_SAMPLE: return msgl_plan_sample(job, op);
+    case MSGL_ADJUST: return msgl_plan_adjust(job, op);
+    case MSGL_LOGPROBS: return msgl_plan_logprobs(job, op);
     case MSGL_MOE: return msgl_plan_moe(job, op);
     default: return MSGL_ERR_KIND;
   }

@@ -18,6 +18,10 @@ static inline int view(const msgl_tensor *t, int dtype, int64_t rows, int64_t co
   return rows > 1 && t->stride < cols ? MSGL_ERR_SHAPE : MSGL_OK;
 }
 
+static inline int optional(const msgl_tensor *t, int dtype, int64_t rows, int64_t cols) {
+  return t->addr == 0 ? MSGL_OK : view(t, dtype, rows, cols);
+}
+
 // A tensor whose rows are free.
 static inline int columns(const msgl_tensor *t, int dtype, int64_t cols) { return view(t, dtype, t->rows, cols); }
 
@@ -37,6 +41,11 @@ void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t
 static inline size_t msgl_linear_own(const msgl_linear_plan *p) {
   return (size_t)p->group * (size_t)p->block_rows * MSGL_PANEL * sizeof(float);
 }
+
+// plan_logits.c
+int msgl_plan_sample(msgl_job *job, const msgl_op *op);
+int msgl_plan_adjust(msgl_job *job, const msgl_op *op);
+int msgl_plan_logprobs(msgl_job *job, const msgl_op *op);
 
 // plan_moe.c
 int msgl_plan_moe(msgl_job *job, const msgl_op *op);

@@ -218,6 +218,40 @@ static void test_exp(msgl_pool *pool) {
   free(x);
 }
 
+// ADJUST forbids all tokens but one, then LOGPROBS finds that one certain.
+static void test_logits(msgl_pool *pool, int rows, int vocab) {
+  float *logits = floats(rows * vocab), forbidden = -INFINITY;
+  int32_t bits, *data = calloc((size_t)(2 * vocab), 4), *dst = calloc((size_t)rows * 3, 4), last[1] = {0};
+  msgl_adjustment *rules = calloc((size_t)rows, sizeof *rules);
+  msgl_scoring *args = calloc((size_t)rows, sizeof *args);
+  memcpy(&bits, &forbidden, 4);
+  data[0] = -1;  // the token on its way
+  for (int i = 1; i < vocab; i++) {
+    data[2 * i - 1] = i;
+    data[2 * i] = bits;
+  }
+  for (int r = 0; r < rows; r++) {
+    rules[r] = (msgl_adjustment){.row = r, .presence = 1, .repetition = 2, .outputs = 1, .biases = vocab - 1};
+    args[r] = (msgl_scoring){.row = r, .token = 0, .top = 1, .temperature = 0.5f};
+  }
+  msgl_op ops[2] = {{.kind = MSGL_ADJUST, .i = {vocab}}, {.kind = MSGL_LOGPROBS, .i = {vocab}}};
+  ops[0].t[0] = ops[1].t[1] = f32(logits, rows, vocab);
+  ops[0].t[1] = view(rules, rows, 8, 8, MSGL_I32);
+  ops[0].t[2] = i32(data, 2 * vocab - 1);
+  ops[0].t[3] = i32(last, 1);
+  ops[1].t[0] = view(dst, rows, 3, 3, MSGL_I32);
+  ops[1].t[2] = view(args, rows, 4, 4, MSGL_I32);
+  check(run(pool, ops, 2) == MSGL_OK, "logits code", rows, vocab, 0);
+  for (int r = 0; r < rows; r++) {
+    check(dst[3 * r] == 0 && dst[3 * r + 1] == 0 && dst[3 * r + 2] == 0, "certain token", r, vocab, dst[3 * r]);
+  }
+  free(args);
+  free(rules);
+  free(dst);
+  free(data);
+  free(logits);
+}
+
 static void test_sample(msgl_pool *pool, int rows, int vocab) {
   float *logits = floats(rows * vocab);
   int32_t *next = calloc((size_t)rows, 4), last[3] = {0};
@@ -337,6 +371,8 @@ static void test_isa(const char *isa, int threads) {
   test_exp(pool);
   test_sample(pool, 9, 3);
   test_sample(pool, 40, 1000);
+  test_logits(pool, 1, 3);
+  test_logits(pool, 7, 1000);
   test_moe(pool, 1, 1, 1, 7, 3, MSGL_F32);
   test_moe(pool, 5, 4, 3, 33, 24, MSGL_BF16);
   test_moe(pool, 40, 8, 8, 17, 21, MSGL_F32);

@@ -156,19 +156,6 @@ func (l *List) GatherRows(dst, x, rows Tensor) {
 	l.add(Op{Kind: KindGatherRows, T: [8]Tensor{dst, x, rows}})
 }
 
-// Sample draws one token per row of logits: next[r], and last[args[r].Slot].
-//
-// next is I32 [1, R], logits F32 [R, V] (may be overwritten), args I32 [R, 8] of
-// Sampling rows, last I32 [1, S]. Ids from vocab on have no token and are never
-// drawn. The random number of a row is the first word of Philox4x32-10 (Salmon
-// et al., 2011) with key (SeedLo, SeedHi) and counter (Position, 0, 0, 0),
-// divided by 2³²: it depends on nothing but the request and the position.
-func (l *List) Sample(next, logits, args, last Tensor, vocab int) {
-	l.check(KindSample, next.Cols == logits.Rows && args.Rows == logits.Rows && args.Cols == SamplingWords, "next %v, logits %v, args %v", next, logits, args)
-	l.check(KindSample, vocab > 0 && vocab <= int(logits.Cols), "vocab %d, logits %v", vocab, logits)
-	l.add(Op{Kind: KindSample, T: [8]Tensor{next, logits, args, last}, I: [8]int32{int32(vocab)}})
-}
-
 // String prints one operation a line: its kind, the shapes of its operands, its
 // numbers. Addresses are left out, so the text is equal from run to run.
 func (l *List) String() string {

@@ -15,6 +15,8 @@ const (
 	KindSample     Kind = 8
 	KindMoE        Kind = 9
 	KindAllGather  Kind = 10 // run by the engine, between devices
+	KindAdjust     Kind = 11
+	KindLogprobs   Kind = 12
 )
 
 var kindNames = map[Kind]string{
@@ -28,6 +30,8 @@ var kindNames = map[Kind]string{
 	KindSample:     "sample",
 	KindMoE:        "moe",
 	KindAllGather:  "all_gather",
+	KindAdjust:     "adjust",
+	KindLogprobs:   "logprobs",
 }
 
 func (k Kind) String() string { return kindNames[k] }
@@ -51,21 +55,3 @@ type Op struct {
 	F    [4]float32
 	I    [8]int32
 }
-
-// Sampling is one row of Sample's argument tensor: eight 32-bit words, laid out
-// as msgl_sampling. Filters apply in the order top-k, top-p, min-p to the
-// softmax of logits/Temperature; the token is drawn from what is left by
-// inverse transform in order of token id.
-type Sampling struct {
-	Temperature float32 // 0: the token with the largest logit, the smallest id among equals
-	TopP        float32 // in (0, 1]; 1: off
-	MinP        float32 // in [0, 1); 0: off
-	TopK        int32   // <= 0: off
-	SeedLo      uint32  // the request's seed, low word
-	SeedHi      uint32  // high word
-	Position    uint32  // the sampled token's position in its sequence: the counter of the random numbers
-	Slot        int32   // row of Sample's table of last tokens that is to hold the token; < 0: none
-}
-
-// SamplingWords is the number of 32-bit words of a Sampling.
-const SamplingWords = 8

@@ -113,6 +113,8 @@ func TestLayout(t *testing.T) {
 	var op ops.Op
 	var tensor ops.Tensor
 	var s ops.Sampling
+	var a ops.Adjustment
+	var p ops.Scoring
 	want := kernels.Layout{
 		Op: unsafe.Sizeof(op), OpKind: unsafe.Offsetof(op.Kind), OpT: unsafe.Offsetof(op.T),
 		OpF: unsafe.Offsetof(op.F), OpI: unsafe.Offsetof(op.I), OpAlign: unsafe.Alignof(op),
@@ -122,6 +124,8 @@ func TestLayout(t *testing.T) {
 		SamplingTopP: unsafe.Offsetof(s.TopP), SamplingMinP: unsafe.Offsetof(s.MinP), SamplingTopK: unsafe.Offsetof(s.TopK),
 		SamplingSeedLo: unsafe.Offsetof(s.SeedLo), SamplingSeedHi: unsafe.Offsetof(s.SeedHi),
 		SamplingPosition: unsafe.Offsetof(s.Position), SamplingSlot: unsafe.Offsetof(s.Slot),
+		Adjustment: unsafe.Sizeof(a), AdjustmentRepetition: unsafe.Offsetof(a.Repetition), AdjustmentBiases: unsafe.Offsetof(a.Biases),
+		Scoring: unsafe.Sizeof(p), ScoringTop: unsafe.Offsetof(p.Top), ScoringTemperature: unsafe.Offsetof(p.Temperature),
 	}
 	if diff := cmp.Diff(want, kernels.CLayout()); diff != "" {
 		t.Errorf("Go's layout (-) is not C's (+):\n%s", diff)

@@ -31,6 +31,7 @@ func Run(t *testing.T, open Open) {
 	t.Run("attention", func(t *testing.T) { testAttention(t, open) })
 	t.Run("attention_invariance", func(t *testing.T) { testAttentionInvariance(t, open) })
 	t.Run("sample", func(t *testing.T) { testSample(t, open) })
+	t.Run("logits", func(t *testing.T) { testLogits(t, open) })
 	t.Run("moe", func(t *testing.T) { testMoE(t, open) })
 	t.Run("moe_invariance", func(t *testing.T) { testMoEInvariance(t, open) })
 	t.Run("moe_passes", func(t *testing.T) { testMoEPasses(t, open) })

@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,7 +100,7 @@ func badOps() []badOp {
 }
 
 func testErrors(t *testing.T, open Open) {
-	for _, c := range append(badOps(), badMoEOps()...) {
+	for _, c := range slices.Concat(badOps(), badMoEOps(), badLogitOps()) {
 		t.Run(c.what, func(t *testing.T) {
 			r := newRig(t, open)
 			good := r.poisoned(2, 20, ops.F32)

@@ -138,6 +138,10 @@ func (d *Device) runOp(op ops.Op) (err error) {
 		d.mem.gatherRows(op)
 	case ops.KindSample:
 		d.mem.sample(op)
+	case ops.KindAdjust:
+		d.mem.adjust(op)
+	case ops.KindLogprobs:
+		d.mem.logprobs(op)
 	case ops.KindMoE:
 		d.mem.moe(op)
 	default:
