@@ -18,6 +18,7 @@ import torch
 from transformers import LlamaConfig, Phi3Config
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.models.phi3.modeling_phi3 import Phi3RotaryEmbedding
 
 OUT = Path(__file__).resolve().parents[2] / "go/internal/model/testdata/rope.json"
 
@@ -27,6 +28,7 @@ LONG = [1.0 + 0.25 * i for i in range(HEAD_DIM // 2)]
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LONGROPE = {"short_factor": SHORT, "long_factor": LONG}
 YARN = {"rope_type": "yarn", "factor": 4.0}
+PARTIAL = {"architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.75}
 
 # name, rotary part of config.json, length
 CASES: tuple[tuple[str, dict[str, Any], int], ...] = (
@@ -91,6 +93,16 @@ CASES: tuple[tuple[str, dict[str, Any], int], ...] = (
         },
         2048,
     ),
+    ("phi3, partial", {**PARTIAL, "rope_theta": 5e4}, 2048),
+    (
+        "phi3, partial, longrope",
+        {
+            **PARTIAL,
+            "original_max_position_embeddings": 512,
+            "rope_scaling": {"type": "longrope", "short_factor": SHORT[:24], "long_factor": LONG[:24]},
+        },
+        2048,
+    ),
 )
 
 
@@ -114,7 +126,8 @@ def main() -> None:
         config = kind(**copy.deepcopy(file), **extra)
         rope_type = config.rope_parameters["rope_type"]
         if rope_type == "default":
-            inverse, attention = LlamaRotaryEmbedding.compute_default_rope_parameters(config)
+            rotary_embedding = Phi3RotaryEmbedding if kind is Phi3Config else LlamaRotaryEmbedding
+            inverse, attention = rotary_embedding.compute_default_rope_parameters(config)
         else:
             inverse, attention = ROPE_INIT_FUNCTIONS[rope_type](config, torch.device("cpu"), seq_len=length)
         assert inverse.dtype == torch.float32

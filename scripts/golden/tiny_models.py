@@ -2,7 +2,8 @@
 
 For each model of tiny_specs.py, go/internal/model/testdata/tiny/<name>/ receives a Hugging Face
 directory (configuration, weights, tokenizer), the same weights as GGUF where the model asks for
-it, and expected.json. Weights are rounded to values that float16 and bfloat16 both hold, so every
+it, and expected.json. A quantized form, <type>.gguf, has other weights, and so a file <type>.json
+of what transformers computes with them. Weights are rounded to values that float16 and bfloat16 both hold, so every
 stored form is the same model exactly. Run from the repository root with a Python that has torch,
 transformers, tokenizers, safetensors and gguf; names choose some of the models:
 
@@ -22,6 +23,8 @@ import numpy as np
 import torch
 import transformers
 from tiny_gguf import save_gguf
+from tiny_quants import kind_of
+from tiny_quants import rounded as dequantized
 from tiny_specs import SPECS, Spec
 from tiny_tokenizer import BOS, EOS, save_tokenizer
 from transformers import PreTrainedModel
@@ -30,7 +33,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 OUT = Path(__file__).resolve().parents[2] / "go/internal/model/testdata/tiny"
 
 PROMPT_LENGTHS = (1, 7, 40)
-GREEDY_STEPS = 48
+GREEDY_STEPS = 64
 
 # transformers' names of a family's configuration and model.
 CLASSES = {
@@ -39,6 +42,7 @@ CLASSES = {
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM"),
     "qwen3moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM"),
     "mistral": ("MistralConfig", "MistralForCausalLM"),
+    "ministral3": ("Ministral3Config", "Ministral3ForCausalLM"),
     "mistral3": ("Mistral3Config", "Mistral3ForConditionalGeneration"),
     "phi3": ("Phi3Config", "Phi3ForCausalLM"),
     "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
@@ -156,7 +160,31 @@ def save_sharded(model: PreTrainedModel, path: Path) -> None:
     model.to(torch.float16).save_pretrained(path / "sharded", max_shard_size="90KB")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(path / name, path / "sharded")
-    model.to(torch.float32)
+
+
+def save_fused(model: PreTrainedModel, path: Path) -> None:
+    """The model with the experts of a layer in one tensor, as transformers 5 has them in memory."""
+    model.save_pretrained(path / "fused", save_original_format=False)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(path / name, path / "fused")
+
+
+def save_quantized(model: PreTrainedModel, spec: Spec, path: Path, form: str) -> None:
+    """A quantized GGUF file, and what transformers computes with its weights."""
+    save_gguf(model, spec, path / f"{form}.gguf", form)
+    exact = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        values = parameter.numpy()
+        parameter.copy_(torch.from_numpy(dequantized(values, kind_of(form, name, values))))
+    write_expected(model, spec, path / f"{form}.json")
+    for name, parameter in model.named_parameters():
+        parameter.copy_(exact[name])
+
+
+def write_expected(model: PreTrainedModel, spec: Spec, path: Path) -> None:
+    """What transformers computes, as JSON."""
+    text = json.dumps(expected(model, spec), separators=(",", ":"))
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def link(path: Path, home: str) -> None:
@@ -177,14 +205,19 @@ def write(spec: Spec) -> None:
     model = build_model(spec)
     save_tokenizer(spec, path)
     for form in spec.gguf:
-        save_gguf(model, spec, path / f"{form}.gguf", np.float16 if form == "f16" else np.float32)
-    if spec.sharded:
-        save_sharded(model, path)
+        if form.startswith("f"):
+            save_gguf(model, spec, path / f"{form}.gguf", form)
+        else:
+            save_quantized(model, spec, path, form)
     if spec.max_seq_len:
         freeze_rope(model, spec.max_seq_len)
-    text = json.dumps(expected(model, spec), separators=(",", ":"))
-    (path / "expected.json").write_text(text + "\n", encoding="utf-8")
+    write_expected(model, spec, path / "expected.json")
+    # Casts round the frequencies, too, so nothing is computed from here on.
     model.to(getattr(torch, spec.dtype)).save_pretrained(path)
+    if spec.fused:
+        save_fused(model, path)
+    if spec.sharded:
+        save_sharded(model, path)
     for file in path.rglob("*.safetensors"):
         file.chmod(0o644)
     if spec.weights_of:

@@ -13,11 +13,13 @@ class Spec:
     name: str
     config: dict[str, Any]
     seed: int
-    family: str = "llama"  # as GGUF calls the architecture
+    family: str = "llama"
     dtype: str = "bfloat16"
     unused: int = 0  # ids at the end of the vocabulary that the tokenizer doesn't have
-    gguf: tuple[str, ...] = ()
+    gguf: tuple[str, ...] = ()  # names of types in lower case
+    alignment: int = 0  # of the GGUF files; 0: the default
     sharded: bool = False
+    fused: bool = False  # also with the experts of a layer in one tensor
     weights_of: str = ""  # the model whose weights and tokenizer these are, too: linked, not copied
     max_seq_len: int = 0  # of a server, where the rotary embedding depends on it
 
@@ -39,7 +41,7 @@ LLAMA = (
         },
         seed=1,
         dtype="float32",
-        gguf=("f16", "f32"),
+        gguf=("f16", "f32", "q8_0", "q4_0", "q4_1"),
         sharded=True,
     ),
     Spec(
@@ -95,6 +97,17 @@ SMALL = {
     "max_position_embeddings": 256,
 }
 
+# The smallest sizes whose rows are whole blocks of the K types, but for one: o_proj reads 64 values.
+BLOCKS = {
+    **SMALL,
+    "hidden_size": 256,
+    "intermediate_size": 256,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "head_dim": 32,
+    "tie_word_embeddings": True,
+}
+
 # Divisors of the frequencies of heads of 32 elements; LONG_FACTOR is for sequences beyond the original 16 positions.
 SHORT_FACTOR = [1.0 + 0.02 * i for i in range(16)]
 LONG_FACTOR = [1.0 + 0.3 * i for i in range(16)]
@@ -140,8 +153,9 @@ DENSE = (
         {**SMALL, "hidden_size": 64, "head_dim": 32, "tie_word_embeddings": True, "rope_theta": 1e6},
         seed=13,
         family="qwen3",
-        gguf=("f16",),
+        gguf=("f16", "q8_0", "q4_0", "q4_1"),
     ),
+    Spec("qwen3-256", BLOCKS, seed=20, family="qwen3", gguf=("q4_k_m",)),
     Spec(
         "qwen3-headdim128",
         {**SMALL, "num_attention_heads": 2, "head_dim": 128, "attention_bias": True},
@@ -154,7 +168,26 @@ DENSE = (
         seed=15,
         family="mistral",
     ),
-    Spec("mistral3", {**SMALL, "head_dim": 32, "sliding_window": None}, seed=16, family="mistral3"),
+    Spec(
+        "ministral3",
+        {
+            **SMALL,
+            "head_dim": 32,
+            "sliding_window": None,
+            "rope_parameters": rope(
+                "yarn",
+                factor=2.0,
+                original_max_position_embeddings=128,
+                mscale=1.0,
+                mscale_all_dim=1.0,
+                llama_4_scaling_beta=0.1,
+            ),
+        },
+        seed=22,
+        family="ministral3",
+        gguf=("f16",),
+    ),
+    Spec("mistral3", {**SMALL, "head_dim": 32, "sliding_window": None}, seed=16, family="mistral3", gguf=("f16",)),
     Spec(
         "phi3",
         {**SMALL, "hidden_size": 64, "num_attention_heads": 2, "sliding_window": 8, "pad_token_id": 0},
@@ -170,12 +203,31 @@ DENSE = (
             "num_attention_heads": 2,
             "sliding_window": None,
             "pad_token_id": 0,
-            "max_position_embeddings": 64,
+            "max_position_embeddings": 128,
             "original_max_position_embeddings": 16,
             "rope_parameters": rope("longrope", short_factor=SHORT_FACTOR, long_factor=LONG_FACTOR),
         },
         seed=17,
         family="phi3",
+        weights_of="phi3",
+        max_seq_len=160,
+    ),
+    Spec(
+        "phi3-partial",
+        {
+            **SMALL,
+            "hidden_size": 64,
+            "num_attention_heads": 2,
+            "sliding_window": None,
+            "pad_token_id": 0,
+            "max_position_embeddings": 128,
+            "original_max_position_embeddings": 16,
+            "partial_rotary_factor": 0.75,
+            "rope_parameters": rope("longrope", short_factor=SHORT_FACTOR[:12], long_factor=LONG_FACTOR[:12]),
+        },
+        seed=17,
+        family="phi3",
+        gguf=("f16",),
         weights_of="phi3",
         max_seq_len=160,
     ),
@@ -222,13 +274,13 @@ MOE = (
         "qwen3moe-every-layer",
         {
             "vocab_size": 272,
-            "hidden_size": 48,
+            "hidden_size": 64,
             "num_hidden_layers": 2,
             "num_attention_heads": 4,
             "num_key_value_heads": 2,
             "head_dim": 16,
             "intermediate_size": 96,
-            "moe_intermediate_size": 24,
+            "moe_intermediate_size": 32,
             "num_experts": 8,
             "num_experts_per_tok": 2,
             "norm_topk_prob": True,
@@ -239,7 +291,7 @@ MOE = (
         },
         seed=51,
         family="qwen3moe",
-        gguf=("f16",),
+        gguf=("f16", "q4_0"),
     ),
     Spec(
         "qwen3moe-some-layers",
@@ -264,22 +316,21 @@ MOE = (
         },
         seed=52,
         family="qwen3moe",
+        fused=True,
     ),
 )
 
 ROPE_BASE = Spec(
     "llama-rope",
-    {**SMALL, "head_dim": 32, "tie_word_embeddings": True, "max_position_embeddings": 64},
+    {**SMALL, "head_dim": 32, "tie_word_embeddings": True, "max_position_embeddings": 128},
     seed=21,
 )
 
 
-def scaled(kind: str, settings: dict[str, Any], max_positions: int = 64, max_seq_len: int = 0, name: str = "") -> Spec:
+def scaled(kind: str, settings: dict[str, Any], max_positions: int = 128, name: str = "", **others: Any) -> Spec:
     """ROPE_BASE with a scaled rotary embedding."""
     config = {**ROPE_BASE.config, "max_position_embeddings": max_positions, "rope_parameters": rope(kind, **settings)}
-    return replace(
-        ROPE_BASE, name=f"llama-{name or kind}", config=config, weights_of=ROPE_BASE.name, max_seq_len=max_seq_len
-    )
+    return replace(ROPE_BASE, name=f"llama-{name or kind}", config=config, weights_of=ROPE_BASE.name, **others)
 
 
 ROPES = (
@@ -289,6 +340,7 @@ ROPES = (
     scaled(
         "llama3",
         {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+        gguf=("f16",),
     ),
     scaled("yarn", {"factor": 4.0, "original_max_position_embeddings": 16}),
     scaled(
@@ -308,4 +360,6 @@ ROPES = (
     ),
 )
 
-SPECS = LLAMA + DENSE + MOE + ROPES
+LLAMA_BLOCKS = Spec("llama-256", BLOCKS, seed=4, gguf=("q4_k_m",), alignment=64)
+
+SPECS = (*LLAMA, LLAMA_BLOCKS, *DENSE, *MOE, *ROPES)

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -46,7 +47,7 @@ type runner interface {
 // New builds the model on the devices, one rank on each, with weights from the
 // source, and allocates what a largest batch needs.
 func New(cfg Config, mc model.Config, src Source, devs ...device.Device) (*Engine, error) {
-	if err := mc.CheckShards(len(devs)); err != nil {
+	if err := cmp.Or(mc.CheckShards(len(devs)), mc.CheckLength(cfg.MaxSeqLen)); err != nil {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, used: make(map[string]bool)}
@@ -126,11 +127,12 @@ func (s single) Submit(lists []*ops.List) error { return s.Device.Submit(lists[0
 func (s single) Close() {}
 
 // ropeTable returns the cosines and sines of a rotary embedding, a row of dim/2
-// cosines and dim/2 sines for each position. Angles are products in float32, as
-// the reference implementations take them.
+// cosines and dim/2 sines for each position; those of pairs that don't rotate
+// come last. Angles are products in float32, as the reference implementations
+// take them.
 func ropeTable(r model.Rope, positions, dim int) []float32 {
 	half := dim / 2
-	freq := r.Frequencies(dim, positions)
+	freq := r.Frequencies(positions)
 	table := make([]float32, positions*dim)
 	for p := range positions {
 		row := table[p*dim:]
@@ -138,6 +140,9 @@ func ropeTable(r model.Rope, positions, dim int) []float32 {
 			sin, cos := math.Sincos(float64(float32(p) * f))
 			row[i] = float32(cos * r.AttentionFactor)
 			row[half+i] = float32(sin * r.AttentionFactor)
+		}
+		for i := len(freq); i < half; i++ {
+			row[i] = 1
 		}
 	}
 	return table

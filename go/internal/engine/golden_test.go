@@ -55,14 +55,7 @@ func eachModel(t *testing.T, forms []string, check func(t *testing.T, path strin
 		t.Fatalf("no tiny models: %v", err)
 	}
 	for _, file := range files {
-		var want expected
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &want)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := readExpected(t, file)
 		dir := filepath.Dir(file)
 		for _, form := range forms {
 			path := filepath.Join(dir, form)
@@ -76,27 +69,47 @@ func eachModel(t *testing.T, forms []string, check func(t *testing.T, path strin
 	}
 }
 
-// TestLogits compares logits and greedy tokens in float32 with transformers, on
-// every device, for every file form of every tiny model.
-func TestLogits(t *testing.T) {
-	eachModel(t, []string{"", "sharded", "f16.gguf", "f32.gguf"}, func(t *testing.T, path string, dev device.Device, want expected) {
-		r := newSolo(t, path, ops.F32, want.MaxSeqLen, dev)
-		for i, p := range want.Prompts {
-			r.start(p.IDs)
-			near(t, "first position", p.First, r.logits(1), 1e-4)
-			if len(p.IDs) > 1 {
-				near(t, "last position", p.Last, r.logits(len(p.IDs)), 1e-4)
-			}
-			if dev.Name() == "ref" {
-				p.Greedy = p.Greedy[:12] // it is slow, and has computed every position of the prompt
-			}
-			for step, token := range p.Greedy {
-				if got := r.step(); got != token && p.Gaps[step] > 1e-3 {
-					t.Fatalf("prompt %d, step %d: token %d, transformers has %d with a gap of %v", i, step, got, token, p.Gaps[step])
-				}
+func readExpected(t *testing.T, file string) (want expected) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+// TestA39_A40_Logits compares logits and greedy tokens in float32 with
+// transformers, on every device, for every file form of every tiny model: among
+// them are all rope types with prompts beyond their original length, heads that
+// are not hidden_size / num_attention_heads wide, biases, and windows that count
+// and that don't.
+func TestA39_A40_Logits(t *testing.T) {
+	eachModel(t, []string{"", "sharded", "fused", "f16.gguf", "f32.gguf"}, func(t *testing.T, path string, dev device.Device, want expected) {
+		compare(t, newSolo(t, path, ops.F32, want.MaxSeqLen, dev), want)
+	})
+}
+
+// compare asks for transformers' logits and greedy tokens.
+func compare(t *testing.T, r *solo, want expected) {
+	t.Helper()
+	for i, p := range want.Prompts {
+		r.start(p.IDs)
+		near(t, "first position", p.First, r.logits(1), 1e-4)
+		if len(p.IDs) > 1 {
+			near(t, "last position", p.Last, r.logits(len(p.IDs)), 1e-4)
+		}
+		if r.e.ranks[0].dev.Name() == "ref" {
+			p.Greedy = p.Greedy[:12] // it is slow, and has computed every position of the prompt
+		}
+		for step, token := range p.Greedy {
+			if got := r.step(); got != token && p.Gaps[step] > 1e-3 {
+				t.Fatalf("prompt %d, step %d: token %d, transformers has %d with a gap of %v", i, step, got, token, p.Gaps[step])
 			}
 		}
-	})
+	}
 }
 
 // TestTensorParallel: two and four ranks give the bits of one, and as many
@@ -219,7 +232,7 @@ func newSoloOf(t *testing.T, config []byte, src Source, dt ops.DType, maxSeqLen 
 	}
 	const pages, pageSize = 40, 4
 	if maxSeqLen == 0 {
-		maxSeqLen = pages * pageSize
+		maxSeqLen = min(pages*pageSize, mc.MaxPositions)
 	}
 	e, err := New(Config{
 		DType: dt, PageSize: pageSize, NumPages: pages, MaxRunning: 2, MaxExtendTokens: 64,

@@ -20,6 +20,7 @@ type Config struct {
 	KVHeads          int
 	HeadDim          int
 	MaxPositions     int
+	PositionLimit    int // positions from which on a result would be wrong, because a setting is not supported there; 0: none
 	RMSNormEps       float32
 	Ropes            []Rope // [0] of the layers; [1], if there is one, of those with a window
 	Windows          []int  // for each layer, the positions that a row sees, 0 all of them; nil: all in every layer
@@ -105,6 +106,15 @@ func (c Config) check() error {
 		return fmt.Errorf("config.json: head_dim %d is odd; the rotary embedding needs pairs", c.HeadDim)
 	case !(c.RMSNormEps >= 0):
 		return fmt.Errorf("config.json: rms_norm_eps is %v; it must not be negative", c.RMSNormEps)
+	}
+	return nil
+}
+
+// CheckLength reports why sequences can't have n tokens.
+func (c Config) CheckLength(n int) error {
+	if c.PositionLimit > 0 && n > c.PositionLimit {
+		return fmt.Errorf("model: sequences of %d tokens are too long: llama_4_scaling_beta, which scales queries from position %d on, is not supported; "+
+			"set max_seq_len_override to at most that", n, c.PositionLimit)
 	}
 	return nil
 }

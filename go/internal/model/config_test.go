@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -105,6 +106,44 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// TestPartialRotary: the rotary settings' own factor comes before the model's.
+func TestPartialRotary(t *testing.T) {
+	for extra, want := range map[string]int{
+		``: 16, `"partial_rotary_factor":1.0`: 16, `"partial_rotary_factor":null`: 16, `"partial_rotary_factor":0.75`: 12,
+		`"rope_parameters":{"rope_type":"default","partial_rotary_factor":0.5}`:                              8,
+		`"partial_rotary_factor":0.75,"rope_parameters":{"rope_type":"default","partial_rotary_factor":0.5}`: 8,
+	} {
+		if c := parse(t, "Phi3ForCausalLM", strings.TrimSuffix(`"hidden_size":64,`+extra, ",")); c.Ropes[0].Dim != want {
+			t.Errorf("%s: %d of %d elements rotate, want %d", extra, c.Ropes[0].Dim, c.HeadDim, want)
+		}
+	}
+}
+
+// TestMinistral3: the context ends where queries would be scaled, under both
+// names of the architecture.
+func TestMinistral3(t *testing.T) {
+	const rope = `"rope_parameters":{"type":"yarn","rope_type":"yarn","factor":16,"original_max_position_embeddings":64,"rope_theta":1e6,` +
+		`"max_position_embeddings":1024,"mscale":1,"mscale_all_dim":1,"llama_4_scaling_beta":%s}`
+	for _, beta := range []string{"0.1", "0"} {
+		settings := `"num_key_value_heads":4,"max_position_embeddings":1024,` + fmt.Sprintf(rope, beta)
+		for _, c := range []Config{
+			parse(t, "Ministral3ForCausalLM", settings),
+			parse(t, "Mistral3ForConditionalGeneration", `"text_config":{"model_type":"ministral3",`+settings+`}`),
+		} {
+			if want := map[string]int{"0.1": 64, "0": 1024}[beta]; c.MaxPositions != want || c.Ropes[0].AttentionFactor != 1 || c.Windows[0] != 0 || c.HeadDim != 128 {
+				t.Errorf("%s, beta %s: %d positions, want %d; attention factor %v, window %d, head_dim %d",
+					c.Architecture, beta, c.MaxPositions, want, c.Ropes[0].AttentionFactor, c.Windows[0], c.HeadDim)
+			}
+			if err := c.CheckLength(64); err != nil {
+				t.Error(err)
+			}
+			if err := c.CheckLength(65); (err != nil) != (beta != "0") || err != nil && !strings.Contains(err.Error(), "llama_4_scaling_beta") {
+				t.Errorf("%s, beta %s, 65 tokens: %v", c.Architecture, beta, err)
+			}
+		}
+	}
+}
+
 func TestGemma3Ropes(t *testing.T) {
 	old := parse(t, "Gemma3ForCausalLM", `"rope_theta":5e5,"rope_local_base_freq":77,"rope_scaling":{"rope_type":"linear","factor":8}`)
 	now := parse(t, "Gemma3ForCausalLM", `"rope_parameters":{"full_attention":{"rope_type":"linear","factor":8,"rope_theta":5e5},`+
@@ -157,7 +196,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{llama, `"rope_theta":-1`, "rope_theta"},
 		{llama, `"hidden_act":"gelu"`, "hidden_act"},
 		{llama, `"quantization_config":{"bits":4}`, "quantization_config"},
-		{llama, `"partial_rotary_factor":0.5`, "partial_rotary_factor"},
+		{llama, `"partial_rotary_factor":0.5`, "partial_rotary_factor 0.5 is not supported by LlamaForCausalLM"},
 		{llama, `"rope_parameters":{"rope_type":"default","partial_rotary_factor":0.5}`, "partial_rotary_factor"},
 		{llama, `"sliding_window":8`, "sliding_window"},
 		{llama, `"layer_types":["full_attention","chunked_attention"]`, "layer_types"},
@@ -174,9 +213,18 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"MistralForCausalLM", `"num_key_value_heads":4,"sliding_window":0`, "sliding_window"},
 		{"MistralForCausalLM", `"num_key_value_heads":4,"layer_types":["full_attention","sliding_attention"]`, "layer_types"},
 		{"Mistral3ForConditionalGeneration", "", "text_config"},
-		{"Mistral3ForConditionalGeneration", `"text_config":{"model_type":"ministral3"}`, "num_key_value_heads"},
-		{"Mistral3ForConditionalGeneration", `"text_config":{"model_type":"ministral3","num_key_value_heads":4}`, "ministral3"},
-		{"Phi3ForCausalLM", `"partial_rotary_factor":0.75`, "partial_rotary_factor"},
+		{"Mistral3ForConditionalGeneration", `"text_config":{"model_type":"mixtral"}`, "num_key_value_heads"},
+		{"Mistral3ForConditionalGeneration", `"text_config":{"model_type":"mixtral","num_key_value_heads":4}`, "mixtral"},
+		{"Mistral3ForConditionalGeneration", `"text_config":{"model_type":"ministral3","num_key_value_heads":4}`, "needs rope_parameters"},
+		{"Ministral3ForCausalLM", `"num_key_value_heads":4`, "needs rope_parameters"},
+		{"MistralForCausalLM", `"num_key_value_heads":4,"rope_parameters":{"rope_type":"default","llama_4_scaling_beta":0.1}`, "llama_4_scaling_beta 0.1 is not supported"},
+		{"Qwen3ForCausalLM", `"num_key_value_heads":4,"partial_rotary_factor":0.5`, "not supported by Qwen3ForCausalLM"},
+		{gemma, `"partial_rotary_factor":0.5`, "not supported by Gemma3ForCausalLM"},
+		{"Phi3ForCausalLM", `"partial_rotary_factor":0.75`, "lets 3 of 4 elements of a head rotate"},
+		{"Phi3ForCausalLM", `"partial_rotary_factor":0.3`, "lets 1 of 4"},
+		{"Phi3ForCausalLM", `"partial_rotary_factor":0`, "lets 0 of 4"},
+		{"Phi3ForCausalLM", `"partial_rotary_factor":2`, "lets 8 of 4"},
+		{"Phi3ForCausalLM", `"partial_rotary_factor":-1`, "lets -4 of 4"},
 		{gemma, `"final_logit_softcapping":30`, "final_logit_softcapping"},
 		{gemma, `"attn_logit_softcapping":50`, "attn_logit_softcapping"},
 		{gemma, `"use_bidirectional_attention":true`, "use_bidirectional_attention"},
@@ -195,7 +243,7 @@ func TestParseConfigRefuses(t *testing.T) {
 func TestUnknownArchitecture(t *testing.T) {
 	for _, text := range []string{`{"architectures":["MambaForCausalLM"]}`, `{"architectures":[]}`, `{}`} {
 		_, err := ParseConfig([]byte(text))
-		if err == nil || !strings.Contains(err.Error(), "Gemma3ForCausalLM, LlamaForCausalLM, Mistral3ForConditionalGeneration") {
+		if err == nil || !strings.Contains(err.Error(), "Gemma3ForCausalLM, LlamaForCausalLM, Ministral3ForCausalLM, Mistral3ForConditionalGeneration") {
 			t.Errorf("%s: error %v must name the known architectures", text, err)
 		}
 	}

@@ -81,7 +81,8 @@ type family struct {
 var registry = map[string]family{
 	"LlamaForCausalLM":                 {read: readLlama, build: newLlama},
 	"MistralForCausalLM":               {defaults: mistralDefaults, read: readMistral, build: newMistral},
-	"Mistral3ForConditionalGeneration": {defaults: mistralDefaults, read: readMistral3, nested: true, build: newMistral3},
+	"Ministral3ForCausalLM":            {defaults: ministral3Defaults, read: readMinistral3, build: newMinistral3},
+	"Mistral3ForConditionalGeneration": {defaults: mistral3Defaults, read: readMistral3, nested: true, build: newMistral3},
 	"Phi3ForCausalLM":                  {defaults: phi3Defaults, read: readPhi3, build: newPhi3},
 	"Qwen2ForCausalLM":                 {defaults: qwen2Defaults, read: readQwen2, build: newQwen2},
 	"Qwen3ForCausalLM":                 {defaults: qwen3Defaults, read: readQwen3, build: newQwen3},

@@ -37,7 +37,9 @@ type rawConfig struct {
 	SlidingWindow    *int            `json:"sliding_window"`
 	LayerTypes       []string        `json:"layer_types"`
 
-	text []byte // the whole file, for decode
+	text          []byte // the whole file, for decode
+	partialRotary bool   // the family lets a part of each head rotate, as partial_rotary_factor says
+	scaledQueries bool   // the family knows llama_4_scaling_beta
 }
 
 // readConfig parses the file over the defaults of the family that it names.

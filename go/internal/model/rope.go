@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -13,6 +14,7 @@ import (
 // rules are those of transformers' ROPE_INIT_FUNCTIONS.
 type Rope struct {
 	Type            string // "default", "linear", "dynamic", "llama3", "yarn" or "longrope"
+	Dim             int    // elements of a head that rotate, the first ones
 	Theta           float64
 	Factor          float64 // how much longer than trained; 1 for the default
 	MaxPositions    int     // max_position_embeddings
@@ -25,9 +27,10 @@ type Rope struct {
 	Truncate        bool      // yarn: the ends of the blend are whole dimensions
 	ShortFactor     []float64 // longrope: divisors of the frequencies up to Original positions
 	LongFactor      []float64 // beyond
+	QueryBeta       float64   // how much queries are scaled up from Original positions on; 0: not
 }
 
-// Frequencies returns the dim/2 inverse frequencies, radians a position, for
+// Frequencies returns the Dim/2 inverse frequencies, radians a position, for
 // sequences of up to length positions.
 //
 // The dynamic and longrope types depend on length. transformers looks at the
@@ -35,8 +38,8 @@ type Rope struct {
 // frequencies; here a server's longest sequence decides, once, for all of them,
 // so a prefix may be shared and a result does not depend on what ran before. At
 // a sequence of that length both agree.
-func (r Rope) Frequencies(dim, length int) []float32 {
-	theta := r.Theta
+func (r Rope) Frequencies(length int) []float32 {
+	theta, dim := r.Theta, r.Dim
 	if r.Type == ropeDynamic {
 		stretch := r.Factor*float64(max(length, r.MaxPositions))/float64(r.MaxPositions) - (r.Factor - 1)
 		theta *= math.Pow(stretch, float64(dim)/float64(dim-2))
@@ -50,7 +53,7 @@ func (r Rope) Frequencies(dim, length int) []float32 {
 		case ropeLlama3:
 			f = r.llama3(f)
 		case ropeYarn:
-			f = r.yarn(f, i, dim)
+			f = r.yarn(f, i)
 		case ropeLong:
 			if length > r.Original {
 				f /= r.LongFactor[i]
@@ -78,15 +81,15 @@ func (r Rope) llama3(f float64) float64 {
 
 // yarn stretches frequency i by how often it turns within the trained positions
 // (Peng et al., 2023): not beyond BetaFast rotations, whole below BetaSlow.
-func (r Rope) yarn(f float64, i, dim int) float64 {
+func (r Rope) yarn(f float64, i int) float64 {
 	at := func(rotations float64) float64 {
-		return float64(dim) * math.Log(float64(r.Original)/(rotations*2*math.Pi)) / (2 * math.Log(r.Theta))
+		return float64(r.Dim) * math.Log(float64(r.Original)/(rotations*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}
 	low, high := at(r.BetaFast), at(r.BetaSlow)
 	if r.Truncate {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
-	low, high = max(low, 0), min(high, float64(dim-1))
+	low, high = max(low, 0), min(high, float64(r.Dim-1))
 	if low == high {
 		high += 0.001
 	}
@@ -122,7 +125,9 @@ type ropeSettings struct {
 	ShortFactor     []float64 `json:"short_factor"`
 	LongFactor      []float64 `json:"long_factor"`
 	PartialRotary   *float64  `json:"partial_rotary_factor"`
-	Finetuned       any       `json:"finetuned"` // a note of some YaRN models, without effect
+	QueryBeta       float64   `json:"llama_4_scaling_beta"`
+	Finetuned       any       `json:"finetuned"`               // a note of some YaRN models, without effect
+	MaxPositions    any       `json:"max_position_embeddings"` // likewise
 }
 
 // ropeText returns the settings under their old name or their new one, in
@@ -145,12 +150,17 @@ func (r *rawConfig) rope(text json.RawMessage, theta float64, long ...string) (R
 			return Rope{}, fmt.Errorf("config.json: rope_scaling: %w", err)
 		}
 	}
-	for _, partial := range []*float64{r.PartialRotary, s.PartialRotary} {
-		if partial != nil && *partial != 1 {
-			return Rope{}, fmt.Errorf("config.json: partial_rotary_factor %v is not supported; only 1 is", *partial)
-		}
+	dim, err := r.rotaryDim(s)
+	if err != nil {
+		return Rope{}, err
 	}
-	rope := Rope{Type: s.kind(), Theta: theta, Factor: 1, MaxPositions: r.MaxPositions, Original: r.original(s), AttentionFactor: 1}
+	if s.QueryBeta != 0 && !r.scaledQueries {
+		return Rope{}, fmt.Errorf("config.json: llama_4_scaling_beta %v is not supported by %s", s.QueryBeta, r.Architectures[0])
+	}
+	rope := Rope{
+		Type: s.kind(), Dim: dim, Theta: theta, Factor: 1, AttentionFactor: 1,
+		MaxPositions: r.MaxPositions, Original: r.original(s), QueryBeta: s.QueryBeta,
+	}
 	if slices.Contains(long, rope.Type) {
 		rope.Type = ropeLong
 	}
@@ -160,7 +170,7 @@ func (r *rawConfig) rope(text json.RawMessage, theta float64, long ...string) (R
 	if !(rope.Theta > 1) || math.IsInf(rope.Theta, 1) {
 		return Rope{}, fmt.Errorf("config.json: rope_theta is %v; it must be more than 1", rope.Theta)
 	}
-	return rope, s.fill(&rope, r.dim())
+	return rope, s.fill(&rope)
 }
 
 func (s ropeSettings) kind() string {
@@ -182,6 +192,22 @@ func (r *rawConfig) original(s ropeSettings) int {
 		}
 	}
 	return r.MaxPositions
+}
+
+// rotaryDim is how many elements of a head rotate.
+func (r *rawConfig) rotaryDim(s ropeSettings) (int, error) {
+	factor := cmp.Or(s.PartialRotary, r.PartialRotary)
+	if factor == nil || *factor == 1 {
+		return r.dim(), nil
+	}
+	if !r.partialRotary {
+		return 0, fmt.Errorf("config.json: partial_rotary_factor %v is not supported by %s; only 1 is", *factor, r.Architectures[0])
+	}
+	dim := int(float64(r.dim()) * *factor)
+	if !(*factor > 0 && *factor < 1) || dim < 2 || dim%2 != 0 {
+		return 0, fmt.Errorf("config.json: partial_rotary_factor %v lets %d of %d elements of a head rotate; it must be an even number from 2", *factor, dim, r.dim())
+	}
+	return dim, nil
 }
 
 // dim is the elements of a head, as far as the file has them.

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// fill completes a rotary embedding of heads of dim elements with what its type
-// needs, and refuses settings that the formulas can't take.
-func (s ropeSettings) fill(r *Rope, dim int) error {
+// fill completes a rotary embedding with what its type needs, and refuses
+// settings that the formulas can't take.
+func (s ropeSettings) fill(r *Rope) error {
 	if r.Original < 1 || r.Original > maxDim {
 		return fmt.Errorf("config.json: original_max_position_embeddings is %d; it must be 1 to %d", r.Original, maxDim)
 	}
@@ -15,7 +15,7 @@ func (s ropeSettings) fill(r *Rope, dim int) error {
 	case ropeDefault:
 		return nil
 	case ropeLinear, ropeDynamic:
-		if r.Type == ropeDynamic && dim <= 2 {
+		if r.Type == ropeDynamic && r.Dim <= 2 {
 			return fmt.Errorf("config.json: rope type %q needs heads of more than 2 elements", r.Type)
 		}
 		return s.need(r.Type, "factor", s.Factor, &r.Factor)
@@ -24,7 +24,7 @@ func (s ropeSettings) fill(r *Rope, dim int) error {
 	case ropeYarn:
 		return s.fillYarn(r)
 	case ropeLong:
-		return s.fillLong(r, dim)
+		return s.fillLong(r)
 	}
 	return fmt.Errorf("config.json: rope type %q is not supported; known are %s, %s, %s, %s, %s, %s", r.Type,
 		ropeDefault, ropeLinear, ropeDynamic, ropeLlama3, ropeYarn, ropeLong)
@@ -103,14 +103,14 @@ func (s ropeSettings) fillYarn(r *Rope) error {
 	})
 }
 
-func (s ropeSettings) fillLong(r *Rope, dim int) error {
+func (s ropeSettings) fillLong(r *Rope) error {
 	r.ShortFactor, r.LongFactor = s.ShortFactor, s.LongFactor
 	for _, list := range []struct {
 		name   string
 		values []float64
 	}{{"short_factor", s.ShortFactor}, {"long_factor", s.LongFactor}} {
-		if len(list.values) != dim/2 {
-			return fmt.Errorf("config.json: %s has %d values for heads of %d elements; it must have %d", list.name, len(list.values), dim, dim/2)
+		if len(list.values) != r.Dim/2 {
+			return fmt.Errorf("config.json: %s has %d values for heads of which %d elements rotate; it must have %d", list.name, len(list.values), r.Dim, r.Dim/2)
 		}
 		for i, v := range list.values {
 			if !(v > 0) || math.IsInf(v, 1) {

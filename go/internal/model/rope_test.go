@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestFrequencies compares every inverse frequency, and the factor of cosines and
+// TestA39_Frequencies compares every inverse frequency, and the factor of cosines and
 // sines, with transformers' (scripts/golden/rope_frequencies.py).
-func TestFrequencies(t *testing.T) {
+func TestA39_Frequencies(t *testing.T) {
 	var cases []struct {
 		Name      string
 		Config    json.RawMessage
@@ -30,7 +30,7 @@ func TestFrequencies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := c.Ropes[0].Frequencies(c.HeadDim, tt.Length)
+			got := c.Ropes[0].Frequencies(tt.Length)
 			if len(got) != len(tt.InvFreq) {
 				t.Fatalf("%d frequencies, want %d", len(got), len(tt.InvFreq))
 			}

@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Shard is one rank's part of a model that several devices hold together. The
 // zero value is the whole.
@@ -75,6 +78,30 @@ func (c Config) qkvParts(fused bool, prefix, suffix string) []Part {
 		for i := range parts {
 			parts[i].Name, parts[i].Of = prefix+"qkv_proj"+suffix, allQ+2*allKV
 		}
+	}
+	return slices.Concat(c.rotaryOrder(parts[0]), c.rotaryOrder(parts[1]), parts[2:])
+}
+
+// rotaryOrder puts the rows of heads, of queries or keys, in the order that
+// ops.RopeStore rotates: element i with i + HeadDim/2. Where only the first Dim
+// elements of a head rotate, i with i + Dim/2, the rest is split in two so that
+// each rotating pair has that distance; attention adds up over a head's elements,
+// in whatever order queries and keys have them.
+func (c Config) rotaryOrder(heads Part) []Part {
+	turning := c.Ropes[0].Dim / 2
+	still := c.HeadDim/2 - turning
+	if still == 0 {
+		return []Part{heads}
+	}
+	var parts []Part
+	add := func(first, rows int) {
+		parts = append(parts, Part{Name: heads.Name, Rows: rows, First: first, Of: heads.Of})
+	}
+	for first := heads.First; first < heads.First+heads.Rows; first += c.HeadDim {
+		add(first, turning)
+		add(first+2*turning, still)
+		add(first+turning, turning)
+		add(first+2*turning+still, still)
 	}
 	return parts
 }

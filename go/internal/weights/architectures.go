@@ -9,6 +9,7 @@ type architecture struct {
 	layer     map[string]string                  // modules inside layer N: "blk.N.<key>.weight" is "model.layers.N.<value>.weight"
 	rotated   map[string]string                  // the modules in llama.cpp's row order, each with the key of its number of heads
 	experts   bool                               // layers have experts; a module with "*" in its name holds a matrix for each, the "*" being its number
+	partial   bool                               // a part of each head may rotate
 	plusOne   bool                               // the weights of norms are stored with one added
 	own       func(s *settings, c *config) error // reads the architecture's own settings; nil: there are none
 }
@@ -43,25 +44,25 @@ var (
 	headNorms = map[string]string{"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 )
 
-// architectures has the names that llama.cpp gives them. Mistral models call themselves llama: the converter writes
-// neither their class nor a sliding window. Only llama's q and k are in another row order.
+// inPairs are the modules whose rows llama.cpp's converter puts in another order, for llama and mistral3.
+var inPairs = map[string]string{"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
+
+// architectures has the names that llama.cpp gives them. Mistral models call themselves llama, the converter writing
+// neither their class nor a sliding window, or mistral3 from Mistral Small 3.1 on.
 var architectures = map[string]architecture{
-	"llama": {
-		class:     "LlamaForCausalLM",
-		modelType: "llama",
-		layer:     denseNames,
-		rotated:   map[string]string{"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"},
-	},
-	"qwen2": {class: "Qwen2ForCausalLM", modelType: "qwen2", layer: denseNames},
-	"qwen3": {class: "Qwen3ForCausalLM", modelType: "qwen3", layer: join(denseNames, headNorms)},
+	"llama":    {class: "LlamaForCausalLM", modelType: "llama", layer: denseNames, rotated: inPairs},
+	"mistral3": {class: "Ministral3ForCausalLM", modelType: "ministral3", layer: denseNames, rotated: inPairs, own: readMistral3},
+	"qwen2":    {class: "Qwen2ForCausalLM", modelType: "qwen2", layer: denseNames},
+	"qwen3":    {class: "Qwen3ForCausalLM", modelType: "qwen3", layer: join(denseNames, headNorms)},
 	"qwen3moe": {
 		class:     "Qwen3MoeForCausalLM",
 		modelType: "qwen3_moe",
 		layer: without(join(denseNames, headNorms, map[string]string{
-			"ffn_gate_inp":  "mlp.gate",
-			"ffn_gate_exps": "mlp.experts.*.gate_proj",
-			"ffn_up_exps":   "mlp.experts.*.up_proj",
-			"ffn_down_exps": "mlp.experts.*.down_proj",
+			"ffn_gate_inp":     "mlp.gate",
+			"ffn_gate_exps":    "mlp.experts.*.gate_proj",
+			"ffn_up_exps":      "mlp.experts.*.up_proj",
+			"ffn_gate_up_exps": "mlp.experts.*.gate_up_proj",
+			"ffn_down_exps":    "mlp.experts.*.down_proj",
 		}), "ffn_gate", "ffn_up", "ffn_down"),
 		experts: true,
 	},
@@ -72,7 +73,8 @@ var architectures = map[string]architecture{
 			"attn_qkv": "self_attn.qkv_proj",
 			"ffn_up":   "mlp.gate_up_proj",
 		}), "attn_q", "attn_k", "attn_v", "ffn_gate"),
-		own: readPhi3,
+		partial: true,
+		own:     readPhi3,
 	},
 	"gemma3": {
 		class:     "Gemma3ForCausalLM",

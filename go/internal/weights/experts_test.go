@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,53 @@ const tinyMoE = "qwen3moe-every-layer"
 func TestExpertsOfBothFormsAgree(t *testing.T) {
 	dir := filepath.Join(tiny, tinyMoE)
 	compareTensors(t, openTest(t, dir), openTest(t, filepath.Join(dir, "f16.gguf")))
+}
+
+// TestFusedExperts: transformers may save the experts of a layer as one tensor, with gate above up.
+func TestFusedExperts(t *testing.T) {
+	dir := filepath.Join(tiny, "qwen3moe-some-layers")
+	fused := openTest(t, filepath.Join(dir, "fused"))
+	compareTensors(t, openTest(t, dir), fused)
+	header, err := os.ReadFile(filepath.Join(dir, "fused", singleFile))
+	if err != nil || !strings.Contains(string(header), `"model.layers.3.mlp.experts.gate_up_proj"`) {
+		t.Errorf("the file has no fused tensor: %v", err)
+	}
+}
+
+func TestFusedExpertsRefused(t *testing.T) {
+	const gate = "model.layers.0.mlp.experts.gate_up_proj"
+	for _, test := range []struct {
+		name, header string
+		size         int
+		want         string
+	}{
+		{"a matrix", tensorEntry(gate, "F32", "2,4", "0,32"), 32, "has shape [2 4], not one matrix for each of up to 4096 experts"},
+		{"too many", tensorEntry(gate, "F32", "4097,2,1", "0,32776"), 32776, "not one matrix for each of up to 4096 experts"},
+		{"odd rows", tensorEntry(gate, "F32", "1,3,2", "0,24"), 24, "3 rows are not those of a gate and an up projection"},
+		{"apart, too", tensorEntry(gate, "F32", "1,2,2", "0,16") + "," + tensorEntry("model.layers.0.mlp.experts.0.up_proj.weight", "F32", "1,2", "16,24"), 24,
+			`tensor "model.layers.0.mlp.experts.0.up_proj.weight" is a part of another one, too`},
+		{"apart, before", tensorEntry("model.layers.0.mlp.experts.0.up_proj.weight", "F32", "1,2", "0,8") + "," + tensorEntry(gate, "F32", "1,2,2", "8,24"), 24,
+			"stands twice"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			refused(t, writeFiles(t, map[string][]byte{singleFile: safetensorsFile("{"+test.header+"}", test.size)}), singleFile, test.want)
+		})
+	}
+}
+
+// TestMergedExperts: llama.cpp's converter may merge gate and up.
+func TestMergedExperts(t *testing.T) {
+	b := newMoE()
+	b.uint("qwen3moe.expert_count", 3)
+	b.tensor("blk.0.ffn_gate_up_exps.weight", ramp(3*4*8), 8, 4, 3)
+	c := openTest(t, writeFile(t, t.TempDir(), "m.gguf", b.bytes()))
+	row := make([]float32, 8)
+	for name, want := range map[string]float32{"gate_proj": 32, "up_proj": 48} { // of expert 1: values 32 to 63
+		tensor := tensorOf(t, c, "model.layers.0.mlp.experts.1."+name+".weight")
+		if tensor.Row(row, 0); tensor.Rows() != 2 || tensor.Cols() != 8 || row[0] != want {
+			t.Errorf("%s has shape %v and begins with %v, want %v", name, tensor.Shape(), row[0], want)
+		}
+	}
 }
 
 func TestExpertConfigFromMetadata(t *testing.T) {

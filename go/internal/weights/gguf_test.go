@@ -133,7 +133,7 @@ func writeFile(t *testing.T, dir, name string, data []byte) string {
 	return path
 }
 
-func TestGGUFAccepted(t *testing.T) {
+func TestA42_GGUFAccepted(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		edit func(*ggufBuilder)
@@ -165,7 +165,7 @@ func TestGGUFAccepted(t *testing.T) {
 	}
 }
 
-func TestGGUFRefused(t *testing.T) {
+func TestA42_GGUFRefused(t *testing.T) {
 	huge := uint64(1) << 62
 	for _, test := range []struct {
 		name string
@@ -178,7 +178,7 @@ func TestGGUFRefused(t *testing.T) {
 			*b = ggufBuilder{version: 3, alignment: 32}
 			b.text("general.architecture", "gpt9")
 		},
-			`architecture "gpt9" is not supported, only gemma3, llama, phi3, qwen2, qwen3, qwen3moe`},
+			`architecture "gpt9" is not supported, only gemma3, llama, mistral3, phi3, qwen2, qwen3, qwen3moe`},
 		{"no architecture", func(b *ggufBuilder) { *b = ggufBuilder{version: 3, alignment: 32} }, "lacks general.architecture"},
 		{"key twice", func(b *ggufBuilder) { b.uint("llama.block_count", 1) }, `key "llama.block_count" stands twice`},
 		{"alignment 48", func(b *ggufBuilder) { b.uint("general.alignment", 48) }, "alignment is 48, not a power of two"},
@@ -207,6 +207,10 @@ func TestGGUFRefused(t *testing.T) {
 		{"split model", func(b *ggufBuilder) { b.uint("split.count", 3) }, "split over 3 files"},
 		{"experts", func(b *ggufBuilder) { b.uint("llama.expert_count", 8) }, "has 8 experts"},
 		{"partial rotation", func(b *ggufBuilder) { b.uint("llama.rope.dimension_count", 2) }, "rope.dimension_count is 2, but a head has 4"},
+		{"YaRN's attention", func(b *ggufBuilder) {
+			b.text("llama.rope.scaling.type", "yarn")
+			b.float("llama.rope.scaling.yarn_attn_factor", 2)
+		}, "yarn_attn_factor 2 is not supported"},
 		{"unknown scaling", func(b *ggufBuilder) { b.text("llama.rope.scaling.type", "spiral") }, `"spiral" is not supported`},
 		{"wrong divisors", func(b *ggufBuilder) { b.tensor(ropeFactors, ramp(3), 3) }, "not [2] of F32"},
 		{"half a longrope", func(b *ggufBuilder) {
@@ -241,7 +245,7 @@ func refused(t *testing.T, path string, parts ...string) {
 	}
 }
 
-func TestGGUFCounts(t *testing.T) {
+func TestA42_GGUFCounts(t *testing.T) {
 	for _, offset := range []int{8, 16} {
 		data := newLlama().bytes()
 		le.PutUint64(data[offset:], math.MaxUint64)
@@ -249,8 +253,8 @@ func TestGGUFCounts(t *testing.T) {
 	}
 }
 
-// TestGGUFCut opens every prefix of a file; none may be accepted, and none may panic.
-func TestGGUFCut(t *testing.T) {
+// TestA42_GGUFCut opens every prefix of a file; none may be accepted, and none may panic.
+func TestA42_GGUFCut(t *testing.T) {
 	whole := newLlama().bytes()
 	for size := range whole {
 		if _, _, err := parseGGUF(whole[:size:size]); err == nil {

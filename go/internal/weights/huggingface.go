@@ -82,6 +82,15 @@ func (c *Checkpoint) addShard(dir, shard string, homes map[string]string) error 
 			return fmt.Errorf("tensor %q is in %s too", t.name, home)
 		}
 		homes[t.name] = shard
+		if fused, err := c.addFused(t); fused {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if _, twice := c.tensors[t.name]; twice {
+			return fmt.Errorf("tensor %q is a part of another one, too", t.name)
+		}
 		c.tensors[t.name] = Tensor{name: t.name, kind: t.kind, shape: t.shape, data: t.data}
 	}
 	return nil

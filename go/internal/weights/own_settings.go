@@ -11,6 +11,20 @@ func readPhi3(s *settings, c *config) error {
 	return nil
 }
 
+// readMistral3 reads how queries grow with their position, which goes with YaRN.
+func readMistral3(s *settings, c *config) error {
+	beta, err := s.float("attention.temperature_scale", 0)
+	if err != nil {
+		return err
+	}
+	if kind, _ := s.metadata.String(s.prefix + "rope.scaling.type"); beta != 0 && kind != "yarn" {
+		return fmt.Errorf("metadata %sattention.temperature_scale is %v, but rope.scaling.type is %q, not yarn", s.prefix, beta, kind)
+	}
+	c.queryBeta = float32(beta)
+	c.RopeScaling = map[string]any{"rope_type": "default"} // without any, the class has a scaling of its own
+	return nil
+}
+
 // What llama.cpp takes for Gemma 3's settings that its files as a rule don't hold.
 const (
 	gemma3Pattern   = 6  // every sixth layer has no window

@@ -46,12 +46,14 @@ func (s *settings) yarnScaling(c *config) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	attention, err := s.float("rope.scaling.attn_factor", 1)
-	if err != nil {
-		return nil, err
-	}
-	if attention != 1 {
-		return nil, fmt.Errorf("metadata %srope.scaling.attn_factor %v is not supported, only 1", s.prefix, attention)
+	for _, key := range []string{"attn_factor", "yarn_attn_factor", "yarn_ext_factor"} {
+		value, err := s.float("rope.scaling."+key, 1)
+		if err != nil {
+			return nil, err
+		}
+		if value != 1 {
+			return nil, fmt.Errorf("metadata %srope.scaling.%s %v is not supported, only 1", s.prefix, key, value)
+		}
 	}
 	original, err := s.positiveOr("rope.scaling.original_context_length", c.MaxPositions)
 	if err != nil {
@@ -69,7 +71,14 @@ func (s *settings) yarnScaling(c *config) (any, error) {
 			scaling[key] = float32(beta)
 		}
 	}
-	return scaling, nil
+	if c.queryBeta != 0 {
+		scaling["llama_4_scaling_beta"] = c.queryBeta
+	}
+	logMultiplier, err := s.float("rope.scaling.yarn_log_multiplier", 0)
+	if logMultiplier != 0 {
+		scaling["mscale"], scaling["mscale_all_dim"] = 1, float32(logMultiplier)
+	}
+	return scaling, err
 }
 
 // longScaling reads longrope: two lists of divisors, and how far attention is scaled up.
@@ -78,6 +87,7 @@ func (s *settings) longScaling(c *config, tensors map[string]*stored) (any, erro
 	if err != nil {
 		return nil, err
 	}
+	c.OriginalMax = original
 	scaling := map[string]any{"rope_type": "longrope", "original_max_position_embeddings": original}
 	for key, name := range map[string]string{"long_factor": longFactors, "short_factor": shortFactors} {
 		if tensors[name] == nil {
@@ -96,8 +106,8 @@ func (s *settings) longScaling(c *config, tensors map[string]*stored) (any, erro
 
 // divisors decodes one divisor for each frequency.
 func divisors(c *config, t *stored) ([]float32, error) {
-	if len(t.shape) != 1 || t.kind != F32 || t.shape[0] != c.HeadDim/2 {
-		return nil, fmt.Errorf("tensor %q: shape %v of type %v, not [%d] of F32", t.name, t.shape, t.kind, c.HeadDim/2)
+	if len(t.shape) != 1 || t.kind != F32 || t.shape[0] != c.rotaryDim/2 {
+		return nil, fmt.Errorf("tensor %q: shape %v of type %v, not [%d] of F32", t.name, t.shape, t.kind, c.rotaryDim/2)
 	}
 	factors := make([]float32, t.shape[0])
 	decodeF32(factors, t.data)
@@ -144,7 +154,7 @@ func factorScaling(c *config, t *stored) (any, error) {
 func isLlama3(factors []float32, factor float32, c *config) bool {
 	const tolerance = 1e-4
 	for i, got := range factors {
-		wavelength := 2 * math.Pi * math.Pow(float64(c.RopeTheta), 2*float64(i)/float64(c.HeadDim))
+		wavelength := 2 * math.Pi * math.Pow(float64(c.RopeTheta), 2*float64(i)/float64(c.rotaryDim))
 		blend := (llama3Original/wavelength - llama3LowFreqFactor) / (llama3HighFreqFactor - llama3LowFreqFactor)
 		blend = min(max(blend, 0), 1)
 		want := 1 / ((1-blend)/float64(factor) + blend)

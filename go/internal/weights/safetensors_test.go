@@ -39,7 +39,7 @@ func TestSafetensorsAccepted(t *testing.T) {
 	}
 }
 
-func TestSafetensorsRefused(t *testing.T) {
+func TestA38_SafetensorsRefused(t *testing.T) {
 	good := tensorEntry("a", "F32", "4", "0,16")
 	length := func(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
 	for _, test := range []struct {
@@ -81,8 +81,8 @@ func TestSafetensorsRefused(t *testing.T) {
 	}
 }
 
-// TestSafetensorsCut opens every prefix of a file; none may be accepted, and none may panic.
-func TestSafetensorsCut(t *testing.T) {
+// TestA38_SafetensorsCut opens every prefix of a file; none may be accepted, and none may panic.
+func TestA38_SafetensorsCut(t *testing.T) {
 	whole := safetensorsFile("{"+tensorEntry("a", "F32", "4", "0,16")+"}", 16)
 	for size := range whole {
 		if _, err := parseSafetensors(whole[:size:size]); err == nil {
@@ -116,7 +116,7 @@ func writeFiles(t *testing.T, files map[string][]byte) string {
 	return dir
 }
 
-func TestDirectoryFiles(t *testing.T) {
+func TestA38_DirectoryFiles(t *testing.T) {
 	const first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 	for _, test := range []struct {
 		name  string
@@ -150,7 +150,7 @@ func TestDirectoryFiles(t *testing.T) {
 	}
 }
 
-func TestDirectoryRefused(t *testing.T) {
+func TestA38_DirectoryRefused(t *testing.T) {
 	const first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 	index := func(homes ...string) []byte {
 		places := make(map[string]string)

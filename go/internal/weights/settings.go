@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -65,22 +66,29 @@ func (s *settings) heads(key string) (int, error) {
 	return 0, fmt.Errorf("metadata %s%s is %d, not 1 to %d", s.prefix, key, perLayer[0], maxSetting)
 }
 
-// headDim reads the size of a head, which must be the same for keys and values and rotate whole.
-func (s *settings) headDim(hidden, heads int) (int, error) {
-	dim, err := s.positiveOr("attention.key_length", hidden/heads)
+// readHeads reads the size of a head, which must be the same for keys and values, and how much of it rotates.
+func (c *config) readHeads(s *settings, arch *architecture) (err error) {
+	if c.HeadDim, err = s.positiveOr("attention.key_length", c.HiddenSize/c.Heads); err != nil {
+		return err
+	}
+	values, err := s.positiveOr("attention.value_length", c.HeadDim)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	for _, key := range []string{"attention.value_length", "rope.dimension_count"} {
-		other, err := s.positiveOr(key, dim)
-		if err != nil {
-			return 0, err
-		}
-		if other != dim {
-			return 0, fmt.Errorf("metadata %s%s is %d, but a head has %d values: not supported", s.prefix, key, other, dim)
-		}
+	if values != c.HeadDim {
+		return fmt.Errorf("metadata %sattention.value_length is %d, but a head has %d values: not supported", s.prefix, values, c.HeadDim)
 	}
-	return dim, nil
+	if c.rotaryDim, err = s.positiveOr("rope.dimension_count", c.HeadDim); err != nil || c.rotaryDim == c.HeadDim {
+		return err
+	}
+	if !arch.partial || c.rotaryDim > c.HeadDim {
+		return fmt.Errorf("metadata %srope.dimension_count is %d, but a head has %d values: not supported", s.prefix, c.rotaryDim, c.HeadDim)
+	}
+	c.PartialRotary = float64(c.rotaryDim) / float64(c.HeadDim)
+	if int(c.PartialRotary*float64(c.HeadDim)) < c.rotaryDim { // the quotient was rounded down
+		c.PartialRotary = math.Nextafter(c.PartialRotary, 1)
+	}
+	return nil
 }
 
 // checkUnsplit refuses one part of a model that was split over several files.
@@ -120,6 +128,11 @@ type config struct {
 	LayerTypes       []string `json:"layer_types,omitempty"`
 	QueryScalar      int      `json:"query_pre_attn_scalar,omitempty"`
 	LocalTheta       float32  `json:"rope_local_base_freq,omitempty"`
+	OriginalMax      int      `json:"original_max_position_embeddings,omitempty"`
+	PartialRotary    float64  `json:"partial_rotary_factor,omitempty"`
+
+	rotaryDim int     // values of a head that rotate
+	queryBeta float32 // llama_4_scaling_beta, 0 for none
 
 	expertConfig
 }
@@ -148,7 +161,7 @@ func makeConfig(s *settings, arch *architecture, tensors []stored) ([]byte, erro
 	if id, ok := s.metadata.Int("tokenizer.ggml.bos_token_id"); ok {
 		c.BOS = &id
 	}
-	if err := errors.Join(c.readSizes(s), c.readFloats(s), c.readExperts(s, arch)); err != nil {
+	if err := errors.Join(c.readSizes(s, arch), c.readFloats(s), c.readExperts(s, arch)); err != nil {
 		return nil, err
 	}
 	if c.HiddenSize != embedding.shape[1] {
@@ -160,14 +173,17 @@ func makeConfig(s *settings, arch *architecture, tensors []stored) ([]byte, erro
 			return nil, err
 		}
 	}
-	var err error
-	if c.RopeScaling, err = s.ropeScaling(&c, byName); err != nil {
+	scaling, err := s.ropeScaling(&c, byName)
+	if err != nil {
 		return nil, err
+	}
+	if scaling != nil {
+		c.RopeScaling = scaling
 	}
 	return json.MarshalIndent(c, "", "  ")
 }
 
-func (c *config) readSizes(s *settings) (err error) {
+func (c *config) readSizes(s *settings, arch *architecture) (err error) {
 	if c.HiddenSize, err = s.positive("embedding_length"); err != nil {
 		return err
 	}
@@ -186,8 +202,7 @@ func (c *config) readSizes(s *settings) (err error) {
 	if c.KVHeads, err = s.heads("attention.head_count_kv"); err != nil {
 		return err
 	}
-	c.HeadDim, err = s.headDim(c.HiddenSize, c.Heads)
-	return err
+	return c.readHeads(s, arch)
 }
 
 func (c *config) readFloats(s *settings) error {

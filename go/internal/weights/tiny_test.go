@@ -38,6 +38,9 @@ func TestFormsOfOneModelAgree(t *testing.T) {
 		{"qwen2-tied", []string{"f16.gguf"}},
 		{"qwen3-tied", []string{"f16.gguf"}},
 		{"phi3", []string{"f16.gguf"}},
+		{"phi3-partial", []string{"f16.gguf"}},
+		{"ministral3", []string{"f16.gguf"}},
+		{"llama-llama3", []string{"f16.gguf"}},
 		{"gemma3-tied", []string{"f16.gguf"}},
 	} {
 		for _, form := range test.forms {
@@ -97,10 +100,12 @@ func TestConfigFromMetadata(t *testing.T) {
 // TestOwnSettings compares what the architectures' own metadata becomes with the model's own configuration.
 func TestOwnSettings(t *testing.T) {
 	for name, keys := range map[string][]string{
-		"qwen2-tied":  {"architectures", "model_type", "hidden_act", "tie_word_embeddings"},
-		"qwen3-tied":  {"architectures", "model_type", "hidden_act", "head_dim", "attention_bias", "tie_word_embeddings"},
-		"phi3":        {"architectures", "model_type", "hidden_act", "sliding_window", "intermediate_size"},
-		"gemma3-tied": {"architectures", "model_type", "hidden_activation", "sliding_window", "layer_types", "query_pre_attn_scalar", "head_dim"},
+		"qwen2-tied":   {"architectures", "model_type", "hidden_act", "tie_word_embeddings"},
+		"qwen3-tied":   {"architectures", "model_type", "hidden_act", "head_dim", "attention_bias", "tie_word_embeddings"},
+		"phi3":         {"architectures", "model_type", "hidden_act", "sliding_window", "intermediate_size"},
+		"phi3-partial": {"partial_rotary_factor", "original_max_position_embeddings"},
+		"ministral3":   {"architectures", "model_type", "head_dim", "max_position_embeddings"},
+		"gemma3-tied":  {"architectures", "model_type", "hidden_activation", "sliding_window", "layer_types", "query_pre_attn_scalar", "head_dim"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want, got map[string]any
@@ -112,6 +117,26 @@ func TestOwnSettings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestMistral3Metadata: llama.cpp's mistral3 is Mistral Small 3.1, and Ministral 3 with its scaled queries.
+func TestMistral3Metadata(t *testing.T) {
+	for name, want := range map[string]string{
+		"mistral3": `{"rope_type":"default"}`,
+		"ministral3": `{"rope_type":"yarn","factor":2,"original_max_position_embeddings":128,"mscale":1,"mscale_all_dim":1,` +
+			`"llama_4_scaling_beta":0.1}`,
+	} {
+		var config struct {
+			Architectures []string
+			Scaling       any `json:"rope_scaling"`
+		}
+		decode(t, openTest(t, filepath.Join(tiny, name, "f16.gguf")).Config, &config)
+		var scaling any
+		decode(t, []byte(want), &scaling)
+		if diff := cmp.Diff(scaling, config.Scaling); diff != "" || config.Architectures[0] != "Ministral3ForCausalLM" {
+			t.Errorf("%s: architecture %v; rope_scaling (-want +got):\n%s", name, config.Architectures, diff)
+		}
 	}
 }
 
