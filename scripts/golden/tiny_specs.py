@@ -41,7 +41,7 @@ LLAMA = (
         },
         seed=1,
         dtype="float32",
-        gguf=("f16", "f32", "q8_0", "q4_0", "q4_1"),
+        gguf=("f16", "q8_0", "q4_0", "q4_1"),
         sharded=True,
     ),
     Spec(
@@ -324,13 +324,15 @@ ROPE_BASE = Spec(
     "llama-rope",
     {**SMALL, "head_dim": 32, "tie_word_embeddings": True, "max_position_embeddings": 128},
     seed=21,
+    gguf=("f32",),
 )
 
 
 def scaled(kind: str, settings: dict[str, Any], max_positions: int = 128, name: str = "", **others: Any) -> Spec:
     """ROPE_BASE with a scaled rotary embedding."""
     config = {**ROPE_BASE.config, "max_position_embeddings": max_positions, "rope_parameters": rope(kind, **settings)}
-    return replace(ROPE_BASE, name=f"llama-{name or kind}", config=config, weights_of=ROPE_BASE.name, **others)
+    forms = {"gguf": (), "weights_of": ROPE_BASE.name, **others}
+    return replace(ROPE_BASE, name=f"llama-{name or kind}", config=config, **forms)
 
 
 ROPES = (

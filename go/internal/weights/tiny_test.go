@@ -32,7 +32,8 @@ func TestFormsOfOneModelAgree(t *testing.T) {
 		name  string
 		forms []string
 	}{
-		{"llama-tied", []string{"sharded", "f16.gguf", "f32.gguf"}},
+		{"llama-tied", []string{"sharded", "f16.gguf"}},
+		{"llama-rope", []string{"f32.gguf"}},
 		{"llama-untied-mha", []string{"f16.gguf"}},
 		{"llama-headdim32", []string{"f16.gguf"}},
 		{"qwen2-tied", []string{"f16.gguf"}},
