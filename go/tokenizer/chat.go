@@ -37,13 +37,6 @@ var ErrNoChatTemplate = errors.New("tokenizer: the model has no chat template; s
 // HasChatTemplate tells whether the model comes with a chat template.
 func (t *Tokenizer) HasChatTemplate() bool { return t.templates["default"] != nil }
 
-func (t *Tokenizer) setTemplates(sources map[string]string) {
-	t.templates = make(map[string]chatTemplate, len(sources))
-	for name, source := range sources {
-		t.templates[name] = newChatTemplate(source)
-	}
-}
-
 // EncodeChat renders the conversation and returns its ids. The template writes
 // BOS and the like itself, so Encode adds no special tokens.
 func (t *Tokenizer) EncodeChat(msgs []Message, o TemplateOptions) ([]int32, error) {
@@ -66,15 +59,11 @@ func (t *Tokenizer) RenderChat(msgs []Message, o TemplateOptions) (string, error
 	if tmpl == nil {
 		return "", ErrNoChatTemplate
 	}
-	compiled, err := tmpl()
-	if err != nil {
-		return "", fmt.Errorf("tokenizer: compile the model's chat template: %w", err)
-	}
 	vars, err := t.variables(msgs, o)
 	if err != nil {
 		return "", fmt.Errorf("tokenizer: chat: %w", err)
 	}
-	text, err := render(compiled, vars)
+	text, err := render(tmpl, vars)
 	if err != nil {
 		return "", fmt.Errorf("tokenizer: render the chat template: %w", err)
 	}

@@ -27,9 +27,11 @@ type chatFixture struct {
 
 // chatOnly is a tokenizer without a vocabulary that renders one template.
 func chatOnly(source string, names map[string]string) *Tokenizer {
-	t := &Tokenizer{names: names}
-	t.setTemplates(map[string]string{"default": source})
-	return t
+	templates, err := compileTemplates(map[string]string{"default": source})
+	if err != nil {
+		panic(err)
+	}
+	return &Tokenizer{names: names, templates: templates}
 }
 
 // message reads a message as the server does: known fields, and the rest raw.
@@ -53,7 +55,7 @@ func message(t *testing.T, fields map[string]json.RawMessage) Message {
 	return m
 }
 
-func TestChatTemplates(t *testing.T) {
+func TestA31_ChatTemplates(t *testing.T) {
 	golden := load[chatFixture](t, "chat.json.gz")
 	if len(golden.Cases) < 4*12 {
 		t.Fatalf("the fixture has %d cases", len(golden.Cases))
@@ -91,7 +93,7 @@ func TestChatTemplates(t *testing.T) {
 	}
 }
 
-func TestTemplateSyntax(t *testing.T) {
+func TestA31_TemplateSyntax(t *testing.T) {
 	// The values on the right are Jinja2's, with the settings of transformers.
 	for source, want := range map[string]string{
 		"{{ {'a': {'b': {'c': 1}}} }}":                   "{'a': {'b': {'c': 1}}}",
@@ -115,7 +117,7 @@ func TestTemplateSyntax(t *testing.T) {
 	}
 }
 
-func TestKwargsDoNotReplace(t *testing.T) {
+func TestA34_KwargsDoNotReplace(t *testing.T) {
 	tok := chatOnly(`{{ messages[0].content }}{{ tools }}{{ add_generation_prompt }}{{ range(2) }}{{ bos_token }}{{ x }}`,
 		map[string]string{"bos_token": "<s>"})
 	got, err := tok.RenderChat([]Message{{Role: "user", Content: "hi"}}, TemplateOptions{Kwargs: map[string]any{
@@ -143,7 +145,7 @@ func TestEncodeChat(t *testing.T) {
 	}
 }
 
-func TestTemplateLimits(t *testing.T) {
+func TestA31_TemplateLimits(t *testing.T) {
 	user := []Message{{Role: "user", Content: "hi"}}
 	deep := strings.Repeat(`[`, maxDepth+2) + strings.Repeat(`]`, maxDepth+2)
 	for name, c := range map[string]struct {
@@ -167,7 +169,11 @@ func TestTemplateLimits(t *testing.T) {
 		"unknown filter": {"{{ x | nosuch }}", user, `unknown filter "nosuch"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := chatOnly(c.source, nil).RenderChat(c.msgs, TemplateOptions{})
+			templates, err := compileTemplates(map[string]string{"default": c.source})
+			var got string
+			if err == nil {
+				got, err = (&Tokenizer{templates: templates}).RenderChat(c.msgs, TemplateOptions{})
+			}
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("RenderChat() = %.40q, %v, want an error with %q", got, err, c.want)
 			}
@@ -199,7 +205,7 @@ func TestToJSON(t *testing.T) {
 	}
 }
 
-func TestStrftime(t *testing.T) {
+func TestA32_Strftime(t *testing.T) {
 	// Python 3.11: datetime(...).strftime(code) in the C locale.
 	morning := time.Date(2026, 3, 1, 9, 5, 7, 123456789, time.UTC)
 	eve := time.Date(2024, 12, 30, 23, 59, 0, 0, time.UTC)

@@ -52,7 +52,7 @@ func allKinds(t testing.TB) map[string]*Tokenizer {
 	}
 }
 
-func TestDetokenizerEqualsDecode(t *testing.T) {
+func TestA35_DetokenizerEqualsDecode(t *testing.T) {
 	for name, tok := range allKinds(t) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(r *rapid.T) {
@@ -123,7 +123,7 @@ func TestTextIsNotHeldBack(t *testing.T) {
 	}
 }
 
-func TestSentencePieceSpaces(t *testing.T) {
+func TestA35_SentencePieceSpaces(t *testing.T) {
 	tok := fromVocabT(t, llamaVocab(t))
 	// As in transformers, a space at the beginning takes the place of the one
 	// that encoding adds and decoding drops.

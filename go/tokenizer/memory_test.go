@@ -11,7 +11,7 @@ import (
 
 // The library's memory lies outside the Go heap: many large texts and many
 // tokenizers must not leave any behind.
-func TestMemoryReturns(t *testing.T) {
+func TestA37_MemoryReturns(t *testing.T) {
 	text := strings.Repeat("Some text, 漢字 and 12345 numbers.\n", 750)
 	tok := fromVocabT(t, smollm2Vocab(t, "smollm"))
 	encode := func() {

@@ -64,12 +64,16 @@ func open(dir string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	templates, err := compileTemplates(sources)
+	if err != nil {
+		return nil, err
+	}
 	t, err := newTokenizer(def)
 	if err != nil {
 		return nil, err
 	}
 	t.name(def, cfg.tokens)
-	t.setTemplates(sources)
+	t.templates = templates
 	return t, nil
 }
 

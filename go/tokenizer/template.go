@@ -3,10 +3,12 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/ardanlabs/jinja"
 )
@@ -28,11 +30,18 @@ type TemplateError struct{ Message string }
 
 func (e *TemplateError) Error() string { return e.Message }
 
-// chatTemplate compiles one template on first use.
-type chatTemplate func() (*jinja.Template, error)
-
-func newChatTemplate(source string) chatTemplate {
-	return sync.OnceValues(func() (*jinja.Template, error) { return compileTemplate(source) })
+// compileTemplates compiles the templates of a model. One that the engine does
+// not know all of is an error here, not in the middle of a conversation.
+func compileTemplates(sources map[string]string) (map[string]*jinja.Template, error) {
+	templates := make(map[string]*jinja.Template, len(sources))
+	for name, source := range sources {
+		t, err := compileTemplate(source)
+		if err != nil {
+			return nil, fmt.Errorf("chat template %q: %w; change it, or take it away and send plain prompts", name, err)
+		}
+		templates[name] = t
+	}
+	return templates, nil
 }
 
 // compileTemplate compiles source in the dialect of transformers.
@@ -43,11 +52,29 @@ func compileTemplate(source string) (t *jinja.Template, err error) {
 	}
 	// Jinja reads every kind of line end as a newline and drops one at the end.
 	source = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source)
-	source, err = adapt(strings.TrimSuffix(source, "\n"))
+	source, used, err := adapt(strings.TrimSuffix(source, "\n"))
 	if err != nil {
 		return nil, err
 	}
-	return jinja.Compile(source)
+	if t, err = jinja.Compile(source); err != nil {
+		return nil, err
+	}
+	return t, tryOut(used)
+}
+
+// tryOut finds filters and tests that the engine does not have: it looks them up
+// when a template uses them.
+func tryOut(used map[string]bool) error {
+	for _, expression := range slices.Sorted(maps.Keys(used)) {
+		t, err := jinja.Compile("{{ " + expression + " }}")
+		if err != nil {
+			return err
+		}
+		if _, err := t.RenderValues(templateFuncs(time.Now)); err != nil && strings.Contains(err.Error(), "unknown ") {
+			return err
+		}
+	}
+	return nil
 }
 
 // recoverTo turns a panic of the template engine into an error.
@@ -70,21 +97,24 @@ var (
 	tagPattern    = regexp.MustCompile(`(?s)\{\{|\{%|\{#`)
 	filterPattern = regexp.MustCompile(`\|\s*(tojson|trim|string)\b`)
 	stripPattern  = regexp.MustCompile(`\.\s*([lr]?strip)\(\s*\)`)
+	usedPattern   = regexp.MustCompile(`\|\s*(\w+)|\bis\s+(?:not\s+)?(\w+)`)
 	rawPattern    = regexp.MustCompile(`(?s)^\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\}`)
 )
 
 // adapt rewrites the tags of a template where the engine differs from
 // transformers' Jinja: some filters become ours, strip gets the
 // characters that Python calls space, printed values are written as Python
-// writes them, and macros check the depth of the stack.
-func adapt(source string) (string, error) {
+// writes them, and macros check the depth of the stack. It also returns
+// expressions that use each filter and each test once.
+func adapt(source string) (adapted string, used map[string]bool, err error) {
 	var out strings.Builder
+	used = map[string]bool{}
 	depth := 0
 	for {
 		at := tagPattern.FindStringIndex(source)
 		if at == nil {
 			out.WriteString(source)
-			return out.String(), nil
+			return out.String(), used, nil
 		}
 		out.WriteString(source[:at[0]])
 		source = source[at[0]:]
@@ -95,11 +125,12 @@ func adapt(source string) (string, error) {
 		}
 		tag, err := readTag(source)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		source = source[len(tag.text):]
+		tag.note(used)
 		if depth += tag.blocks(); depth > maxNesting {
-			return "", fmt.Errorf("it has more than %d blocks within one another", maxNesting)
+			return "", nil, fmt.Errorf("it has more than %d blocks within one another", maxNesting)
 		}
 		out.WriteString(tag.adapted())
 	}
@@ -202,6 +233,19 @@ func (t tag) blocks() int {
 		return 1
 	}
 	return 0
+}
+
+// note adds an expression for each filter and each test in the tag.
+func (t tag) note(used map[string]bool) {
+	for i := 0; i < len(t.parts); i += 2 {
+		for _, match := range usedPattern.FindAllStringSubmatch(t.parts[i], -1) {
+			if match[1] != "" && !filterPattern.MatchString(match[0]) {
+				used["nothing|"+match[1]] = true
+			} else if match[2] != "" {
+				used["nothing is "+match[2]] = true
+			}
+		}
+	}
 }
 
 // adapted returns the tag as the engine is to see it.

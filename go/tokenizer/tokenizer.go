@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ardanlabs/jinja"
 	"github.com/daulet/tokenizers"
 )
 
@@ -31,7 +32,7 @@ type Tokenizer struct {
 	tokens    []token // by id; ids without a token have present unset
 	decoder   *pipeline
 	bos, eos  int32 // -1: none
-	templates map[string]chatTemplate
+	templates map[string]*jinja.Template
 	// names are the special tokens that templates see, such as bos_token.
 	names map[string]string
 }
@@ -66,8 +67,8 @@ func newTokenizer(def *definition) (*Tokenizer, error) {
 
 // Encode returns the ids of text. Special tokens written in the text are
 // recognised, as Hugging Face does: text of users can hold control tokens.
-// addSpecial adds what the model puts around a text, such as BOS. Bytes that
-// are not UTF-8 are read as U+FFFD.
+// addSpecial adds what the model puts around a text, such as BOS; a BOS that the
+// text spells is one more. Bytes that are not UTF-8 are read as U+FFFD.
 func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 	if len(text) > MaxTextBytes {
 		return nil, fmt.Errorf("tokenizer: text has %d bytes, more than the %d allowed; split it", len(text), MaxTextBytes)

@@ -18,7 +18,7 @@ func TestSmolLM2IDs(t *testing.T) {
 	if len(golden.Texts) < 200 {
 		t.Fatalf("the fixture has %d texts, want at least 200", len(golden.Texts))
 	}
-	for _, pre := range []string{"smollm", "gpt-2", "llama-bpe", "qwen2"} {
+	for _, pre := range []string{"smollm", "gpt-2", "llama-bpe", "qwen2", "tekken", "gpt-4o"} {
 		t.Run(pre, func(t *testing.T) {
 			tok := fromVocabT(t, smollm2Vocab(t, pre))
 			if n := tok.VocabSize(); n != 49152 {
@@ -83,7 +83,7 @@ func TestVocabErrors(t *testing.T) {
 		change func(*Vocab)
 		want   string
 	}{
-		"kind":          {func(v *Vocab) { v.Pre = "tekken9" }, `"tekken9" is not known; known are deepseek-r1-qwen, default, gpt-2`},
+		"kind":          {func(v *Vocab) { v.Pre = "tekken9" }, `"tekken9" is not known; known are deepseek-r1-qwen, default, gpt-2, gpt-4o`},
 		"model":         {func(v *Vocab) { v.Model = "bert" }, `"bert" is not supported`},
 		"no tokens":     {func(v *Vocab) { v.Tokens = nil }, "it has 0 tokens"},
 		"types":         {func(v *Vocab) { v.Types = []int32{1} }, "1 token types for 3 tokens"},
@@ -174,7 +174,7 @@ func TestEncodeOddText(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestA37_Closed(t *testing.T) {
 	tok := fromVocabT(t, smollm2Vocab(t, "smollm"))
 	d := tok.NewDetokenizer(false)
 	for range 2 {
@@ -196,7 +196,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-func TestConcurrentUseAndClose(t *testing.T) {
+func TestA37_ConcurrentUseAndClose(t *testing.T) {
 	tok := fromVocabT(t, smollm2Vocab(t, "smollm"))
 	want, err := tok.Encode("Hello, 世界 123", false)
 	if err != nil {

@@ -38,6 +38,8 @@ const (
 // the makers of the models publish.
 const (
 	splitLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	splitTekken = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	splitGPT4o  = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	splitQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
@@ -53,6 +55,8 @@ var preKinds = map[string]struct {
 	"llama-bpe":        {pre: []any{split(splitLlama3), byteLevel(false)}, ignoreMerges: true},
 	"llama3":           {pre: []any{split(splitLlama3), byteLevel(false)}, ignoreMerges: true},
 	"llama-v3":         {pre: []any{split(splitLlama3), byteLevel(false)}, ignoreMerges: true},
+	"tekken":           {pre: []any{split(splitTekken), byteLevel(false)}, ignoreMerges: true}, // Mistral Small 3.1, Ministral 3
+	"gpt-4o":           {pre: []any{split(splitGPT4o), byteLevel(false)}},                      // Phi 4 mini
 	"qwen2":            {pre: []any{split(splitQwen2), byteLevel(false)}, normalizer: map[string]any{"type": "NFC"}},
 	"deepseek-r1-qwen": {pre: []any{split(splitQwen2), byteLevel(false)}, normalizer: map[string]any{"type": "NFC"}},
 }
@@ -82,10 +86,19 @@ func fromVocab(v Vocab) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	sources := map[string]string{}
+	if v.ChatTemplate != "" {
+		sources["default"] = v.ChatTemplate
+	}
+	templates, err := compileTemplates(sources)
+	if err != nil {
+		return nil, err
+	}
 	t, err := newTokenizer(def)
 	if err != nil {
 		return nil, err
 	}
+	t.templates = templates
 	names := map[string]string{}
 	for name, id := range map[string]int32{"bos_token": v.BOS, "eos_token": v.EOS, "unk_token": v.UNK, "pad_token": v.PAD} {
 		if id >= 0 {
@@ -93,9 +106,6 @@ func fromVocab(v Vocab) (*Tokenizer, error) {
 		}
 	}
 	t.name(def, names)
-	if v.ChatTemplate != "" {
-		t.setTemplates(map[string]string{"default": v.ChatTemplate})
-	}
 	return t, nil
 }
 

@@ -217,12 +217,18 @@ def kinds_of(meta: dict[str, Any], qwen_json: str) -> dict[str, Tokenizer]:
 
     # The published tokenizer.json of Qwen3 gives its normalizer and pre-tokenizer.
     qwen = Tokenizer.from_file(qwen_json)
-    llama = pre_tokenizers.Split(Regex(GGUF_PRE_TOKENIZER_SPLITS["llama-bpe"]), behavior="isolated")
+
+    def split(kind: str) -> Any:
+        pattern = Regex(GGUF_PRE_TOKENIZER_SPLITS[kind])
+        return pre_tokenizers.Sequence([pre_tokenizers.Split(pattern, behavior="isolated"), byte(False)])
+
     digits = pre_tokenizers.Digits(individual_digits=True)
     return {
         "smollm": byte_level(meta, None, pre_tokenizers.Sequence([digits, byte(True)]), False),
         "gpt-2": byte_level(meta, None, byte(True), False),
-        "llama-bpe": byte_level(meta, None, pre_tokenizers.Sequence([llama, byte(False)]), True),
+        "llama-bpe": byte_level(meta, None, split("llama-bpe"), True),
+        "tekken": byte_level(meta, None, split("tekken"), True),
+        "gpt-4o": byte_level(meta, None, split("gpt-4o"), False),
         "qwen2": byte_level(meta, qwen.normalizer, qwen.pre_tokenizer, False),
     }
 
