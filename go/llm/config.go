@@ -16,6 +16,7 @@ type Config struct {
 	ModelSource       string       `json:"model_source"`         // the hub of org/name: huggingface (default), modelscope
 	DummyWeight       bool         `json:"use_dummy_weight"`     // random weights; only the configuration and the tokenizer are read
 	DType             string       `json:"dtype"`                // auto (default), float32, bfloat16
+	Quantization      string       `json:"quantization"`         // auto (default): quantized weights are computed with as they are, unless dtype is float32; none: they become dtype; int8, int4: others are quantized
 	Device            string       `json:"device"`               // auto (default), cpu, ref
 	TPSize            int          `json:"tp_size"`              // tensor-parallel ranks, each a device of this process; default 1
 	Threads           int          `json:"num_threads"`          // default: the CPU cores that the process may use
@@ -50,6 +51,7 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.ModelSource, weights.HuggingFace)
 	setDefault(&c.DType, "auto")
+	setDefault(&c.Quantization, "auto")
 	setDefault(&c.Device, "auto")
 	setDefault(&c.CacheType, "radix")
 	setDefault(&c.SchedulePolicy, "fcfs")
@@ -90,6 +92,8 @@ func (c Config) validate() error {
 		return core.Invalid("model_source", "must be huggingface or modelscope, got %q", c.ModelSource)
 	case !oneOf(c.DType, "auto", "float32", "bfloat16"):
 		return core.Invalid("dtype", "must be auto, float32 or bfloat16, got %q", c.DType)
+	case !oneOf(c.Quantization, "auto", "none", "int8", "int4"):
+		return core.Invalid("quantization", "must be auto, none, int8 or int4, got %q", c.Quantization)
 	case !oneOf(c.Device, "auto", "cpu", "ref"):
 		return core.Invalid("device", "must be auto, cpu or ref, got %q", c.Device)
 	case !oneOf(c.CacheType, "radix", "naive"):

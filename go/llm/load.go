@@ -138,13 +138,26 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	}
 	var err error
 	m.eng, err = engine.New(engine.Config{
-		DType: dt, PageSize: cfg.PageSize, NumPages: pages, MaxRunning: cfg.MaxRunningReq,
+		DType: dt, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: pages, MaxRunning: cfg.MaxRunningReq,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, Vocab: vocab,
 	}, mc, src, m.devs...)
 	if err == nil {
 		reportUnused(m.eng.Unused(ck.Names()), cfg.Logger)
 	}
 	return err
+}
+
+// quantization returns how the weights are computed with.
+func (c Config) quantization() engine.Quantization {
+	switch {
+	case c.Quantization == "int8":
+		return engine.Int8
+	case c.Quantization == "int4":
+		return engine.Int4
+	case c.Quantization == "none" || c.DType == "float32":
+		return engine.Dequantized
+	}
+	return engine.AsStored
 }
 
 // reportUnused tells which of a checkpoint's tensors the model has no use for:

@@ -120,12 +120,33 @@ func PackedBytes(rows, cols, dtype int) int64 {
 }
 
 // PackPanel stores rows, up to Panel rows of cols values one after the other, as
-// the given panel of the packed weight at dst.
-func PackPanel(dst unsafe.Pointer, rows []float32, cols, dtype, panel int) error {
+// the given panel of the packed weight at dst: float32 values, or the bits of
+// bfloat16 values for a weight of bfloat16.
+func PackPanel[T float32 | uint16](dst unsafe.Pointer, rows []T, cols, dtype, panel int) error {
 	if cols <= 0 || len(rows) == 0 || len(rows)%cols != 0 {
 		return fmt.Errorf("cpu kernels: pack panel %d: %d values in rows of %d", panel, len(rows), cols)
 	}
-	code := C.msgl_pack_panel(dst, (*C.float)(unsafe.SliceData(rows)), C.int(len(rows)/cols), C.int(cols), C.int(dtype), C.int(panel))
+	from := C.int(C.MSGL_F32)
+	if unsafe.Sizeof(rows[0]) == 2 {
+		from = C.MSGL_BF16
+	}
+	code := C.msgl_pack_panel(dst, unsafe.Pointer(unsafe.SliceData(rows)), from, C.int(len(rows)/cols), C.int(cols), C.int(dtype), C.int(panel))
+	if err := codeErr(code); err != nil {
+		return fmt.Errorf("cpu kernels: pack panel %d: %w", panel, err)
+	}
+	return nil
+}
+
+// PackQuant stores rows of a quantized type likewise: codes, and the scales and
+// minima of their groups; a type without minima ignores those.
+func PackQuant(dst unsafe.Pointer, codes []uint8, scales, minima []float32, cols, dtype, panel int) error {
+	group := int(C.msgl_quant_group(C.int(dtype)))
+	if cols <= 0 || len(codes) == 0 || len(codes)%cols != 0 || group == 0 || len(scales) != len(codes)/group || len(minima) != len(scales) {
+		return fmt.Errorf("cpu kernels: pack panel %d of type %d: %d codes in rows of %d, %d scales, %d minima",
+			panel, dtype, len(codes), cols, len(scales), len(minima))
+	}
+	code := C.msgl_pack_quant(dst, (*C.uint8_t)(unsafe.SliceData(codes)), (*C.float)(unsafe.SliceData(scales)),
+		(*C.float)(unsafe.SliceData(minima)), C.int(len(codes)/cols), C.int(cols), C.int(dtype), C.int(panel))
 	if err := codeErr(code); err != nil {
 		return fmt.Errorf("cpu kernels: pack panel %d: %w", panel, err)
 	}

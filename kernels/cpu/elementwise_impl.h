@@ -1,10 +1,28 @@
 // elementwise_impl.h: the operations on rows: embed, norm, rope, gate, gather.
 
+// Decodes output n of a panel of a quantized weight, h values.
+ALWAYS void unpack_quant(float *out, const char *panel, int dtype, int n, int h) {
+  const msgl_quant q = msgl_quant_of(dtype);
+  const msgl_step step = msgl_step_of(dtype);
+  for (int i = 0; i < h; i++) {
+    const char *at = panel + (size_t)(i / step.cols) * (size_t)step.bytes;
+    int c = i % step.cols, per_line = 32 / q.bits;
+    uint8_t code = ((const uint8_t *)at)[step.head + c / per_line * LINE + n * 4 + c % 4];
+    if (q.bits == 4) code = code >> (c / 4 % 2 * 4) & 15;
+    out[i] = (float)(code - q.zero) * group_scale_one(&q, at, c / q.group, 0, n);
+    if (q.minimum) out[i] += group_scale_one(&q, at, c / q.group, 1, n);
+  }
+}
+
 // Copies row `id` of a packed table, h values.
 ALWAYS void unpack_row(float *out, const msgl_tensor *table, int id, int h) {
   const char *panels = (const char *)(uintptr_t)table->addr;
-  const char *panel = panels + (size_t)(id / MSGL_PANEL) * msgl_panel_bytes((h + 1) / 2, table->dtype);
+  const char *panel = panels + (size_t)(id / MSGL_PANEL) * msgl_panel_bytes(msgl_steps(h, table->dtype), table->dtype);
   int col = id % MSGL_PANEL;
+  if (msgl_quant_of(table->dtype).bits) {
+    unpack_quant(out, panel, table->dtype, col, h);
+    return;
+  }
   if (table->dtype == MSGL_F32) {
     for (int i = 0; i < h; i++) out[i] = ((const float *)panel)[(size_t)i * MSGL_PANEL + col];
     return;

@@ -16,6 +16,9 @@
 
 enum {
   MSGL_PANEL = 16,            // outputs of a packed panel
+  MSGL_QUANT_STEP = 64,       // columns of a step of a quantized weight
+  MSGL_X_GROUP = 32,          // values of x that share a scale when they meet a quantized weight
+  MSGL_PACK_COLS = 256,       // columns of one item when x is packed
   MSGL_MAX_PHASES = 5,        // of one operation
   MSGL_MAX_HEAD_DIM = 1024,   // elements of an attention head
   MSGL_ATTN_BLOCK = 32,       // positions whose scores are computed together
@@ -38,6 +41,7 @@ typedef struct {
 typedef struct {
   const char *name;
   int linear_rows;  // rows of x that LINEAR keeps in registers
+  int quant_rows[2];  // the same for quantized weights, with codes of 8 and of 4 bits
   int attn_rows;    // (row, query head) pairs that ATTENTION keeps in registers
   msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked;
   msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample, adjust, logprobs;
@@ -55,7 +59,7 @@ int msgl_choose_kernels(const msgl_kernels **out);
 // How LINEAR splits the rows of x: `blocks` blocks of block_rows rows (the last
 // may have fewer); `group` consecutive blocks are computed together.
 typedef struct {
-  int pairs;         // of columns: K/2 rounded up
+  int steps;         // of columns: K rounded up
   int block_rows, blocks, group;
   int packed;        // whether x was packed into job->shared
 } msgl_linear_plan;
@@ -94,9 +98,9 @@ typedef struct {
   int32_t *slot_groups;     // [slots]
   msgl_moe_group *groups;   // experts with rows, ascending
   int ngroups;
-  float *x;                 // x packed for the experts; then their outputs [slots, H]
+  char *x;                  // x packed for the experts; then their outputs, f32 [slots, H]
   float *gate_up;           // [slots, 2F]
-  float *act;               // silu(gate) * up, packed for down
+  char *act;                // silu(gate) * up, packed for down
 } msgl_moe_plan;
 
 struct msgl_job {
@@ -127,16 +131,64 @@ static inline float *msgl_f32(const msgl_tensor *t) { return (float *)(uintptr_t
 static inline int32_t *msgl_i32(const msgl_tensor *t) { return (int32_t *)(uintptr_t)t->addr; }
 static inline float *msgl_row(const msgl_tensor *t, int64_t row) { return msgl_f32(t) + row * t->stride; }
 
+// How the codes of a quantized weight are stored; bits 0: the type is not one.
+// A value is (code - zero) * scale, or code * scale + minimum.
+typedef struct {
+  int bits;     // of a code: 8 or 4
+  int group;    // columns that share a scale: 32 or 16
+  int zero;
+  int wide;     // whether scales (and minima) are f32, not f16
+  int minimum;  // whether groups have a minimum
+} msgl_quant;
+
+static inline msgl_quant msgl_quant_of(int dtype) {
+  switch (dtype) {
+    case MSGL_Q8: return (msgl_quant){8, 32, 128, 0, 0};
+    case MSGL_Q4: return (msgl_quant){4, 32, 8, 0, 0};
+    case MSGL_Q4M: return (msgl_quant){4, 32, 0, 1, 1};
+    case MSGL_Q6: return (msgl_quant){8, 16, 128, 1, 0};
+    case MSGL_Q8M: return (msgl_quant){8, 16, 0, 1, 1};
+    default: return (msgl_quant){0, 0, 0, 0, 0};
+  }
+}
+
+// The unit in which a panel runs over the inputs; K is padded to whole ones.
+typedef struct {
+  int cols;
+  int head;   // bytes of scales and minima, before the values
+  int bytes;  // of the panel
+  int x;      // bytes of one row of x, as LINEAR packs it
+} msgl_step;
+
+static inline msgl_step msgl_step_of(int dtype) {
+  msgl_quant q = msgl_quant_of(dtype);
+  if (q.bits == 0) {
+    int bytes = 2 * MSGL_PANEL * (dtype == MSGL_BF16 ? 2 : 4);
+    return (msgl_step){2, 0, bytes, 2 * (int)sizeof(float)};
+  }
+  int groups = MSGL_QUANT_STEP / q.group;
+  int head = groups * MSGL_PANEL * (q.wide ? 4 : 2) * (q.minimum ? 2 : 1);
+  int x = MSGL_QUANT_STEP + (MSGL_QUANT_STEP / MSGL_X_GROUP + groups) * 4;
+  return (msgl_step){MSGL_QUANT_STEP, head, head + MSGL_QUANT_STEP * MSGL_PANEL * q.bits / 8, x};
+}
+
 static inline size_t msgl_elem_size(int dtype) { return dtype == MSGL_BF16 ? 2 : 4; }
 
-// Bytes of one packed panel with `pairs` pairs of columns.
-static inline size_t msgl_panel_bytes(int pairs, int dtype) {
-  return (size_t)pairs * 2 * MSGL_PANEL * msgl_elem_size(dtype);
+// Bytes of one packed panel with `steps` steps of columns.
+static inline size_t msgl_panel_bytes(int steps, int dtype) { return (size_t)steps * (size_t)msgl_step_of(dtype).bytes; }
+
+static inline int64_t msgl_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Steps of a packed weight of k columns.
+static inline int msgl_steps(int64_t k, int dtype) { return (int)msgl_ceil_div(k, msgl_step_of(dtype).cols); }
+
+// Bytes of `rows` rows of x, packed for weights of the type.
+static inline int64_t msgl_packed_rows(const msgl_linear_plan *p, int64_t rows, int dtype) {
+  return rows * p->steps * msgl_step_of(dtype).x;
 }
 
 static inline int64_t msgl_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t msgl_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t msgl_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Rounds to bfloat16, to nearest even. A NaN stays one.
 static inline uint16_t msgl_to_bf16(float x) {

@@ -1,9 +1,9 @@
-// kernels_avx512.c: the kernels for x86-64 with AVX-512 (F, BW, VL, DQ).
+// kernels_avx512.c: the kernels for x86-64 with AVX-512 (F, BW, VL, DQ, VNNI).
 #if defined(__x86_64__)
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi2"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi2"))), apply_to = function)
 #else
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi2")
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi2")
 #endif
 #define MSGL_ISA_AVX512
 #define MSGL_ISA avx512

@@ -2,8 +2,8 @@
 // kernels_*.c files, which set the target and the name.
 #include "vec.h"
 
-#include "elementwise_impl.h"
 #include "linear_impl.h"
+#include "elementwise_impl.h"
 #include "attention_impl.h"
 #include "sample_impl.h"
 #include "logits_impl.h"
@@ -17,6 +17,7 @@
 const msgl_kernels KERNELS(MSGL_ISA) = {
     .name = NAME(MSGL_ISA),
     .linear_rows = LINEAR_ROWS,
+    .quant_rows = {QUANT8_ROWS, QUANT4_ROWS},
     .attn_rows = ATTN_ROWS,
     .embed = embed,
     .rms_norm = rms_norm,

@@ -4,7 +4,8 @@
 // of rows. Vectors run across the 16 outputs of a panel, so there are no
 // horizontal sums, and a chain that is interrupted goes on from memory.
 //
-//   linear_pack     copies x to [block][K/2][rows of the block][2]
+//   linear_pack     copies x to [block][step][rows of the block][values of a step];
+//                   for quantized weights it rounds it (quant_impl.h)
 //   linear_stream   few rows: weights stream from memory once, several panels at
 //                   a time, because one stream does not fill the memory's latency
 //   linear_blocked  many rows: a chunk of weights stays in L1 while all rows of a
@@ -12,20 +13,29 @@
 
 // Registers decide: accumulators are panels x rows x NV.
 #if defined(MSGL_ISA_AVX512)
-enum { LINEAR_ROWS = 12, BLOCKED_PANELS = 2 };
-ALWAYS int stream_panels(int rows) { return rows <= 2 ? 8 : rows <= 6 ? 4 : 2; }
+enum { LINEAR_ROWS = 12, QUANT8_ROWS = 6, QUANT4_ROWS = 6, BLOCKED_PANELS = 2 };
+ALWAYS int stream_panels(int quant, int rows) {
+  if (quant) return rows == 1 ? 8 : rows == 2 ? 4 : 2;
+  return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
+}
 #define STREAM_TILES(X) X(8, 1) X(8, 2) ROWS_1_6(X, 4) ROWS_1_6(X, 2) ROWS_7_12(X, 2)
 #define BLOCKED_TILES(X) ROWS_1_6(X, 2) ROWS_7_12(X, 2) ROWS_1_6(X, 1) ROWS_7_12(X, 1)
+#define QUANT_STREAM_TILES(X) X(8, 1) X(4, 1) X(4, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
+#define QUANT_BLOCKED_TILES(X) ROWS_1_6(X, 2) ROWS_1_6(X, 1)
 #elif defined(MSGL_ISA_AVX2) || defined(__aarch64__)
-enum { LINEAR_ROWS = 6, BLOCKED_PANELS = 1 };
-ALWAYS int stream_panels(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+enum { LINEAR_ROWS = 6, QUANT8_ROWS = 3, QUANT4_ROWS = 6, BLOCKED_PANELS = 1 };
+ALWAYS int stream_panels(int quant, int rows) { return quant ? (rows == 1 ? 2 : 1) : rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 #define STREAM_TILES(X) X(4, 1) X(2, 1) X(2, 2) X(2, 3) X(1, 4) X(1, 5) X(1, 6)
 #define BLOCKED_TILES(X) ROWS_1_6(X, 1)
+#define QUANT_STREAM_TILES(X) X(2, 1) ROWS_1_6(X, 1)
+#define QUANT_BLOCKED_TILES(X) ROWS_1_6(X, 1)
 #else
-enum { LINEAR_ROWS = 3, BLOCKED_PANELS = 1 };
-ALWAYS int stream_panels(int rows) { return rows == 1 ? 2 : 1; }
+enum { LINEAR_ROWS = 3, QUANT8_ROWS = 2, QUANT4_ROWS = 2, BLOCKED_PANELS = 1 };
+ALWAYS int stream_panels(int quant, int rows) { return rows == 1 && !quant ? 2 : 1; }
 #define STREAM_TILES(X) X(2, 1) X(1, 2) X(1, 3)
 #define BLOCKED_TILES(X) X(1, 1) X(1, 2) X(1, 3)
+#define QUANT_STREAM_TILES(X) X(1, 1) X(1, 2)
+#define QUANT_BLOCKED_TILES(X) X(1, 1) X(1, 2)
 #endif
 #define ROWS_1_6(X, np) X(np, 1) X(np, 2) X(np, 3) X(np, 4) X(np, 5) X(np, 6)
 #define ROWS_7_12(X, np) X(np, 7) X(np, 8) X(np, 9) X(np, 10) X(np, 11) X(np, 12)
@@ -34,20 +44,22 @@ enum {
   MAX_PANELS = 8,
   LINE = 64,
   AHEAD = 8192,       // bytes that a stream is prefetched ahead
-  CHUNK_PAIRS = 128,  // pairs of columns of a chunk of weights: 8 KiB a panel in bf16
+  CHUNK = 8192,       // bytes of a panel that stay in L1 while the rows pass over them
 };
 
+#include "quant_impl.h"
+
 typedef struct {
-  const char *w;        // the first panel, at the first pair
+  const char *w;        // the first panel, at the first step
   size_t panel;         // bytes from panel to panel
-  const float *x;       // [pairs][rows][2]
-  int pairs;
+  const char *x;        // [steps][rows][values of a step]
+  int steps;
   float *c;             // [rows][panels * 16]
   size_t ldc;
-  const float *bias;    // of the first panel's outputs, or NULL; added after the last pair
+  const float *bias;    // of the first panel's outputs, or NULL; added after the last step
   int begin;            // whether the chains start here; else they go on from c
   const char *ahead;    // what to prefetch: the chunk of weights that comes next
-  int ahead_step;       // bytes of it per pair
+  int ahead_step;       // bytes of it per step
 } linear_tile;
 
 ALWAYS vf weights(int bf16, const char *w, int half, int v) {
@@ -80,39 +92,52 @@ ALWAYS void prefetch_panels(int bf16, int np, const char *p, size_t panel) {
   }
 }
 
-// All pairs, prefetching AHEAD bytes ahead in every stream; at a panel's end that
+// All steps, prefetching AHEAD bytes ahead in every stream; at a panel's end that
 // is the start of the panel that the stream goes on with, np panels further.
-ALWAYS void stream_pairs(int bf16, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const linear_tile *t) {
-  const int line = bf16 ? LINE : 2 * LINE;
-  const char *w = t->w;
-  const float *x = t->x;
-  int turn = t->pairs - AHEAD / line;
+ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const linear_tile *t) {
+  const msgl_step step = msgl_step_of(dtype);
+  const char *w = t->w, *x = t->x;
+  int turn = t->steps - AHEAD / step.bytes;
   if (turn < 0) turn = 0;
   for (int part = 0; part < 2; part++) {
     size_t ahead = AHEAD + (part ? (size_t)(np - 1) * t->panel : 0);
-    int pairs = part ? t->pairs - turn : turn;
-    for (int k = 0; k < pairs; k++) {
-      prefetch_panels(bf16, np, w + ahead, t->panel);
-      pair_step(bf16, np, nb, acc, w, t->panel, x);
-      w += line;
-      x += 2 * nb;
+    int steps = part ? t->steps - turn : turn;
+    for (int k = 0; k < steps; k++) {
+      if (msgl_quant_of(dtype).bits) {
+        quant_step(dtype, np, nb, acc, w, t->panel, x, ahead, 1);
+      } else {
+        prefetch_panels(dtype == MSGL_BF16, np, w + ahead, t->panel);
+        pair_step(dtype == MSGL_BF16, np, nb, acc, w, t->panel, (const float *)x);
+      }
+      w += step.bytes;
+      x += step.x * nb;
     }
   }
 }
 
-ALWAYS void chunk_pairs(int bf16, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const linear_tile *t) {
-  const char *w = t->w, *ahead = t->ahead;
-  const float *x = t->x;
-  for (int k = 0; k < t->pairs; k++) {
-    UNROLL for (int p = 0; p < np; p++) __builtin_prefetch(ahead + (size_t)p * t->panel, 0, 3);
-    pair_step(bf16, np, nb, acc, w, t->panel, x);
-    w += bf16 ? LINE : 2 * LINE;
-    x += 2 * nb;
+ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const linear_tile *t) {
+  const msgl_step step = msgl_step_of(dtype);
+  const char *w = t->w, *ahead = t->ahead, *x = t->x;
+  for (int k = 0; k < t->steps; k++) {
+    UNROLL for (int p = 0; p < np; p++) {
+      int line = 0;
+      do {
+        __builtin_prefetch(ahead + (size_t)p * t->panel + line, 0, 3);
+        line += LINE;
+      } while (msgl_quant_of(dtype).bits && line < t->ahead_step);
+    }
+    if (msgl_quant_of(dtype).bits) {
+      quant_step(dtype, np, nb, acc, w, t->panel, x, 0, 0);
+    } else {
+      pair_step(dtype == MSGL_BF16, np, nb, acc, w, t->panel, (const float *)x);
+    }
+    w += step.bytes;
+    x += step.x * nb;
     ahead += t->ahead_step;
   }
 }
 
-ALWAYS void run_tile(int bf16, int stream, int np, int nb, const linear_tile *t) {
+ALWAYS void run_tile(int dtype, int stream, int np, int nb, const linear_tile *t) {
   vf acc[MAX_PANELS][LINEAR_ROWS][NV];
   UNROLL for (int p = 0; p < np; p++) {
     UNROLL for (int b = 0; b < nb; b++) {
@@ -122,9 +147,9 @@ ALWAYS void run_tile(int bf16, int stream, int np, int nb, const linear_tile *t)
     }
   }
   if (stream) {
-    stream_pairs(bf16, np, nb, acc, t);
+    stream_steps(dtype, np, nb, acc, t);
   } else {
-    chunk_pairs(bf16, np, nb, acc, t);
+    chunk_steps(dtype, np, nb, acc, t);
   }
   UNROLL for (int p = 0; p < np; p++) {
     UNROLL for (int v = 0; v < NV; v++) {
@@ -138,52 +163,76 @@ ALWAYS void run_tile(int bf16, int stream, int np, int nb, const linear_tile *t)
 }
 
 #define TILE_KEY(np, nb) ((np) * 16 + (nb))
-#define STREAM_BF16(np, nb) case TILE_KEY(np, nb): run_tile(1, 1, np, nb, t); break;
-#define STREAM_F32(np, nb) case TILE_KEY(np, nb): run_tile(0, 1, np, nb, t); break;
-#define CHUNK_BF16(np, nb) case TILE_KEY(np, nb): run_tile(1, 0, np, nb, t); break;
-#define CHUNK_F32(np, nb) case TILE_KEY(np, nb): run_tile(0, 0, np, nb, t); break;
+#define STREAM(dtype, np, nb) case TILE_KEY(np, nb): run_tile(dtype, 1, np, nb, t); return;
+#define CHUNKED(dtype, np, nb) case TILE_KEY(np, nb): run_tile(dtype, 0, np, nb, t); return;
 
-static void chunk_tile(int bf16, int np, int nb, const linear_tile *t) {
-  if (bf16) {
-    switch (TILE_KEY(np, nb)) { BLOCKED_TILES(CHUNK_BF16) }
-  } else {
-    switch (TILE_KEY(np, nb)) { BLOCKED_TILES(CHUNK_F32) }
+// Functions stream_<type> and chunk_<type>. A panel that is left over takes the
+// other kernel: it is one stream either way.
+#define TILES(type, dtype, STREAM_LIST, CHUNK_LIST)                      \
+  static void chunk_##type(int np, int nb, const linear_tile *t) {       \
+    switch (TILE_KEY(np, nb)) { CHUNK_LIST(CHUNKED_##type) }             \
+  }                                                                      \
+  static void stream_##type(int np, int nb, const linear_tile *t) {      \
+    switch (TILE_KEY(np, nb)) { STREAM_LIST(STREAM_##type) }             \
+    chunk_##type(np, nb, t);                                             \
+  }
+#define STREAM_f32(np, nb) STREAM(MSGL_F32, np, nb)
+#define CHUNKED_f32(np, nb) CHUNKED(MSGL_F32, np, nb)
+#define STREAM_bf16(np, nb) STREAM(MSGL_BF16, np, nb)
+#define CHUNKED_bf16(np, nb) CHUNKED(MSGL_BF16, np, nb)
+#define STREAM_q8(np, nb) STREAM(MSGL_Q8, np, nb)
+#define CHUNKED_q8(np, nb) CHUNKED(MSGL_Q8, np, nb)
+#define STREAM_q4(np, nb) STREAM(MSGL_Q4, np, nb)
+#define CHUNKED_q4(np, nb) CHUNKED(MSGL_Q4, np, nb)
+#define STREAM_q4m(np, nb) STREAM(MSGL_Q4M, np, nb)
+#define CHUNKED_q4m(np, nb) CHUNKED(MSGL_Q4M, np, nb)
+#define STREAM_q6(np, nb) STREAM(MSGL_Q6, np, nb)
+#define CHUNKED_q6(np, nb) CHUNKED(MSGL_Q6, np, nb)
+#define STREAM_q8m(np, nb) STREAM(MSGL_Q8M, np, nb)
+#define CHUNKED_q8m(np, nb) CHUNKED(MSGL_Q8M, np, nb)
+TILES(f32, MSGL_F32, STREAM_TILES, BLOCKED_TILES)
+TILES(bf16, MSGL_BF16, STREAM_TILES, BLOCKED_TILES)
+TILES(q8, MSGL_Q8, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
+TILES(q4, MSGL_Q4, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
+TILES(q4m, MSGL_Q4M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
+TILES(q6, MSGL_Q6, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
+TILES(q8m, MSGL_Q8M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
+
+typedef void (*tile_fn)(int np, int nb, const linear_tile *t);
+static const tile_fn stream_tile[] = {
+    [MSGL_F32] = stream_f32, [MSGL_BF16] = stream_bf16, [MSGL_Q8] = stream_q8,   [MSGL_Q4] = stream_q4,
+    [MSGL_Q4M] = stream_q4m, [MSGL_Q6] = stream_q6,     [MSGL_Q8M] = stream_q8m,
+};
+static const tile_fn chunk_tile[] = {
+    [MSGL_F32] = chunk_f32, [MSGL_BF16] = chunk_bf16, [MSGL_Q8] = chunk_q8,   [MSGL_Q4] = chunk_q4,
+    [MSGL_Q4M] = chunk_q4m, [MSGL_Q6] = chunk_q6,     [MSGL_Q8M] = chunk_q8m,
+};
+
+// Packs steps [first, last) of row b of a block of nb rows. x: the row; block: where the block's first step is packed
+ALWAYS void pack_row(char *block, const float *x, int cols, int b, int nb, int64_t first, int64_t last, int dtype) {
+  if (msgl_quant_of(dtype).bits) {
+    pack_quant_row(block, x, cols, b, nb, first, last, dtype);
+    return;
+  }
+  float *out = (float *)block + 2 * b;
+  for (int64_t k = first; k < last; k++) {
+    out[k * 2 * nb] = x[2 * k];
+    out[k * 2 * nb + 1] = 2 * k + 1 < cols ? x[2 * k + 1] : 0;
   }
 }
 
-// A panel that is left over takes the other kernel: it is one stream either way.
-static void stream_tile(int bf16, int np, int nb, const linear_tile *t) {
-  if (bf16) {
-    switch (TILE_KEY(np, nb)) {
-      STREAM_TILES(STREAM_BF16)
-      default: chunk_tile(bf16, np, nb, t);
-    }
-  } else {
-    switch (TILE_KEY(np, nb)) {
-      STREAM_TILES(STREAM_F32)
-      default: chunk_tile(bf16, np, nb, t);
-    }
-  }
-}
-
-// Items: blocks x ranges of 128 pairs.
+// Items: blocks x ranges of MSGL_PACK_COLS columns.
 static void linear_pack(const msgl_job *job, int thread, int64_t from, int64_t to) {
   (void)thread;
   const msgl_linear_plan *p = &job->linear;
   const msgl_tensor *x = &job->op->t[1];
-  int64_t ranges = msgl_ceil_div(p->pairs, 128);
+  int dtype = job->op->t[2].dtype;
+  int64_t range = MSGL_PACK_COLS / msgl_step_of(dtype).cols, ranges = msgl_ceil_div(p->steps, range);
   for (int64_t item = from; item < to; item++) {
-    int64_t row = item / ranges * p->block_rows, first = item % ranges * 128;
-    int64_t rows = msgl_min(p->block_rows, x->rows - row), last = msgl_min(first + 128, p->pairs);
-    float *block = (float *)job->shared + row * p->pairs * 2;
-    for (int64_t b = 0; b < rows; b++) {
-      const float *in = msgl_row(x, row + b);
-      float *out = block + 2 * b;
-      for (int64_t k = first; k < last; k++) {
-        out[k * 2 * rows] = in[2 * k];
-        out[k * 2 * rows + 1] = 2 * k + 1 < x->cols ? in[2 * k + 1] : 0;
-      }
-    }
+    int64_t row = item / ranges * p->block_rows, first = item % ranges * range;
+    int64_t rows = msgl_min(p->block_rows, x->rows - row), last = msgl_min(first + range, p->steps);
+    char *block = job->shared + row * p->steps * msgl_step_of(dtype).x;
+    for (int64_t b = 0; b < rows; b++) pack_row(block, msgl_row(x, row + b), x->cols, (int)b, (int)rows, first, last, dtype);
   }
 }
 
@@ -191,18 +240,17 @@ static void linear_pack(const msgl_job *job, int thread, int64_t from, int64_t t
 typedef struct {
   const msgl_linear_plan *plan;
   const msgl_tensor *dst, *w, *bias;
-  const float *x;  // packed, or the only row
-  int bf16;
+  const char *x;   // packed, or the only row
+  msgl_step step;
   size_t panel;    // bytes
   int full;        // panels without padding
 } linear_ctx;
 
 ALWAYS linear_ctx linear_open(const msgl_job *job) {
   const msgl_op *op = job->op;
-  linear_ctx c = {&job->linear, &op->t[0], &op->t[2], &op->t[3], NULL, 0, 0, 0};
-  c.x = c.plan->packed ? (const float *)job->shared : msgl_f32(&op->t[1]);
-  c.bf16 = c.w->dtype == MSGL_BF16;
-  c.panel = msgl_panel_bytes(c.plan->pairs, c.w->dtype);
+  linear_ctx c = {&job->linear, &op->t[0], &op->t[2], &op->t[3], NULL, msgl_step_of(op->t[2].dtype), 0, 0};
+  c.x = c.plan->packed ? job->shared : (const char *)msgl_f32(&op->t[1]);
+  c.panel = msgl_panel_bytes(c.plan->steps, c.w->dtype);
   c.full = c.w->rows / MSGL_PANEL;
   return c;
 }
@@ -224,19 +272,19 @@ static void store_partial(const linear_ctx *c, const float *tile, int64_t row, i
 // Items: panels.
 static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t to) {
   linear_ctx c = linear_open(job);
-  int rows = c.dst->rows, widest = stream_panels(rows);
+  int rows = c.dst->rows, widest = stream_panels(msgl_quant_of(c.w->dtype).bits, rows);
   float *own = (float *)(job->own + (size_t)thread * job->own_bytes);
   for (int64_t p = from; p < to;) {
     int np = widest;
     int partial = p >= c.full;
     while (np > 1 && p + np > msgl_min(to, c.full)) np /= 2;
-    linear_tile t = {.w = panel_at(&c, p), .panel = c.panel, .x = c.x, .pairs = c.plan->pairs, .begin = 1};
+    linear_tile t = {.w = panel_at(&c, p), .panel = c.panel, .x = c.x, .steps = c.plan->steps, .begin = 1};
     t.ahead = t.w + AHEAD;
-    t.ahead_step = c.bf16 ? LINE : 2 * LINE;
+    t.ahead_step = c.step.bytes;
     t.c = partial ? own : msgl_f32(c.dst) + p * MSGL_PANEL;
     t.ldc = partial ? LANES : (size_t)c.dst->stride;
     t.bias = !partial && c.bias->addr ? msgl_f32(c.bias) + p * MSGL_PANEL : NULL;
-    stream_tile(c.bf16, np, rows, &t);
+    stream_tile[c.w->dtype](np, rows, &t);
     if (partial) store_partial(&c, own, 0, rows);
     p += np;
   }
@@ -245,25 +293,25 @@ static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t
 // np panels from p on, for the blocks [block, end).
 static void blocked_panels(const linear_ctx *c, float *own, int64_t p, int np, int block, int end) {
   const msgl_linear_plan *plan = c->plan;
-  int partial = p >= c->full, line = c->bf16 ? LINE : 2 * LINE;
+  int partial = p >= c->full, chunk = (int)msgl_max(1, CHUNK / c->step.bytes);
   int64_t first_row = (int64_t)block * plan->block_rows;
   int64_t end_row = msgl_min((int64_t)end * plan->block_rows, c->dst->rows);
-  for (int k = 0; k < plan->pairs; k += CHUNK_PAIRS) {
-    linear_tile t = {.w = panel_at(c, p) + (size_t)k * (size_t)line, .panel = c->panel, .begin = k == 0};
-    t.pairs = (int)msgl_min(CHUNK_PAIRS, plan->pairs - k);
-    int last = k + t.pairs == plan->pairs;
+  for (int k = 0; k < plan->steps; k += chunk) {
+    linear_tile t = {.w = panel_at(c, p) + (size_t)k * (size_t)c->step.bytes, .panel = c->panel, .begin = k == 0};
+    t.steps = (int)msgl_min(chunk, plan->steps - k);
+    int last = k + t.steps == plan->steps;
     t.ldc = partial ? LANES : (size_t)c->dst->stride;
     t.bias = last && !partial && c->bias->addr ? msgl_f32(c->bias) + p * MSGL_PANEL : NULL;
     // Each block of rows fetches its share of the chunk that comes next.
-    const char *next = last ? panel_at(c, p + np) : t.w + (size_t)t.pairs * (size_t)line;
-    t.ahead_step = line / (end - block);
+    const char *next = last ? panel_at(c, p + np) : t.w + (size_t)t.steps * (size_t)c->step.bytes;
+    t.ahead_step = c->step.bytes / (end - block);
     for (int64_t row = first_row; row < end_row; row += plan->block_rows) {
       int nb = (int)msgl_min(plan->block_rows, end_row - row);
-      t.x = c->x + (row * plan->pairs + (int64_t)k * nb) * 2;
+      t.x = c->x + (row * plan->steps + (int64_t)k * nb) * c->step.x;
       t.c = partial ? own + (row - first_row) * LANES : msgl_row(c->dst, row) + p * MSGL_PANEL;
       t.ahead = next;
-      chunk_tile(c->bf16, np, nb, &t);
-      next += (size_t)t.ahead_step * (size_t)t.pairs;
+      chunk_tile[c->w->dtype](np, nb, &t);
+      next += (size_t)t.ahead_step * (size_t)t.steps;
     }
   }
   if (partial) store_partial(c, own, first_row, end_row - first_row);

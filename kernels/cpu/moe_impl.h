@@ -57,14 +57,14 @@ static void moe_route(const msgl_job *job, int thread, int64_t from, int64_t to)
   }
 }
 
-// Where the packed row of a slot begins, and the distance of its pairs: LINEAR's
-// layout [block][pairs][rows of the block][2].
-ALWAYS float *packed_row(const msgl_moe_plan *p, float *to, int64_t slot, int down, int64_t *step) {
+// Packs the row of a slot, `cols` values, for LINEAR: its block of rows begins in `to`.
+ALWAYS void pack_slot(const msgl_moe_plan *p, char *to, const float *row, int cols, int64_t slot, int down, int dtype) {
   const msgl_moe_group *g = &p->groups[p->slot_groups[slot]];
   const msgl_linear_plan *plan = down ? &g->down : &g->gate_up;
   int64_t within = slot - g->first, block = within / plan->block_rows * plan->block_rows;
-  *step = 2 * msgl_min(plan->block_rows, g->rows - block);
-  return to + (g->first + block) * 2 * plan->pairs + 2 * (within - block);
+  int rows = (int)msgl_min(plan->block_rows, g->rows - block);
+  to += msgl_packed_rows(plan, g->first + block, dtype);
+  pack_row(to, row, cols, (int)(within - block), rows, 0, plan->steps, dtype);
 }
 
 // Items: slots. x: [M, H]
@@ -73,13 +73,7 @@ static void moe_pack(const msgl_job *job, int thread, int64_t from, int64_t to) 
   const msgl_moe_plan *p = &job->moe;
   const msgl_tensor *x = &job->op->t[1];
   for (int64_t slot = from; slot < to; slot++) {
-    int64_t step;
-    const float *in = msgl_row(x, p->slot_rows[slot]);
-    float *out = packed_row(p, p->x, slot, 0, &step);
-    for (int c = 0; c < x->cols; c += 2, out += step) {
-      out[0] = in[c];
-      out[1] = c + 1 < x->cols ? in[c + 1] : 0;
-    }
+    pack_slot(p, p->x, msgl_row(x, p->slot_rows[slot]), x->cols, slot, 0, job->op->t[3].dtype);
   }
 }
 
@@ -96,13 +90,13 @@ ALWAYS void moe_linear(const msgl_job *job, int thread, int64_t from, int64_t to
     int64_t first = down ? g->down_item : g->gate_up_item;
     int64_t end = first + msgl_ceil_div(plan->blocks, plan->group) * panels;
     if (from >= end) continue;
-    float *dst = (down ? p->x : p->gate_up) + (int64_t)g->first * outputs;
-    const float *x = (down ? p->act : p->x) + (int64_t)g->first * 2 * plan->pairs;
-    size_t weight = (size_t)g->expert * (size_t)panels * msgl_panel_bytes(plan->pairs, w->dtype);
+    float *dst = (down ? (float *)p->x : p->gate_up) + (int64_t)g->first * outputs;
+    char *x = (down ? p->act : p->x) + msgl_packed_rows(plan, g->first, w->dtype);
+    size_t weight = (size_t)g->expert * (size_t)panels * msgl_panel_bytes(plan->steps, w->dtype);
     msgl_op one = {.kind = MSGL_LINEAR};
     one.t[0] = (msgl_tensor){(uint64_t)(uintptr_t)dst, g->rows, outputs, outputs, MSGL_F32};
     one.t[2] = (msgl_tensor){w->addr + weight, outputs, w->cols, w->cols, w->dtype};
-    msgl_job sub = {.op = &one, .linear = *plan, .shared = (char *)(uintptr_t)x, .own = job->own, .own_bytes = job->own_bytes};
+    msgl_job sub = {.op = &one, .linear = *plan, .shared = x, .own = job->own, .own_bytes = job->own_bytes};
     int64_t part = msgl_min(to, end);
     if (plan->blocks == 1) {
       linear_stream(&sub, thread, from - first, part - first);
@@ -116,23 +110,23 @@ ALWAYS void moe_linear(const msgl_job *job, int thread, int64_t from, int64_t to
 static void moe_gate_up(const msgl_job *job, int thread, int64_t from, int64_t to) { moe_linear(job, thread, from, to, 0); }
 static void moe_down(const msgl_job *job, int thread, int64_t from, int64_t to) { moe_linear(job, thread, from, to, 1); }
 
-// Items: slots. gate_up: [slots, 2F]
+// Items: slots. gate_up: [slots, 2F]; what comes of a row takes the place of its gate
 static void moe_act(const msgl_job *job, int thread, int64_t from, int64_t to) {
   (void)thread;
   const msgl_moe_plan *p = &job->moe;
-  int f = job->op->t[4].cols;
+  const msgl_tensor *down = &job->op->t[4];
+  int f = down->cols;
   for (int64_t slot = from; slot < to; slot++) {
-    int64_t step;
-    const float *gate = p->gate_up + slot * 2 * f, *up = gate + f;
-    float *out = packed_row(p, p->act, slot, 1, &step);
+    float *gate = p->gate_up + slot * 2 * f, *up = gate + f;
     for (int c = 0; c < f; c += VW) {
       int n = (int)msgl_min(VW, f - c);
-      vf v = n == VW ? silu(vld(gate + c)) * vld(up + c) : silu(vld_part(gate + c, n)) * vld_part(up + c, n);
-      for (int i = 0; i < n; i += 2, out += step) {
-        out[0] = v[i];
-        out[1] = i + 1 < n ? v[i + 1] : 0;
+      if (n == VW) {
+        vst(gate + c, silu(vld(gate + c)) * vld(up + c));
+      } else {
+        vst_part(gate + c, silu(vld_part(gate + c, n)) * vld_part(up + c, n), n);
       }
     }
+    pack_slot(p, p->act, gate, f, slot, 1, down->dtype);
   }
 }
 
@@ -150,7 +144,7 @@ static void moe_combine(const msgl_job *job, int thread, int64_t from, int64_t t
       int n = (int)msgl_min(VW, h - c);
       vf acc = vset1(0);
       for (int i = 0; i < k; i++) {
-        const float *in = p->x + (int64_t)slots[i] * h + c;
+        const float *in = (const float *)p->x + (int64_t)slots[i] * h + c;
         acc = vfma(n == VW ? vld(in) : vld_part(in, n), vset1(weights[i]), acc);
       }
       if (n == VW) {

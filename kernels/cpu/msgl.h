@@ -26,7 +26,18 @@ enum msgl_code {
 
 enum msgl_activation { MSGL_SILU = 0, MSGL_GELU_TANH = 1 };
 
-enum msgl_dtype { MSGL_F32 = 0, MSGL_BF16 = 1, MSGL_I32 = 2 };
+// The Q types are for weights alone: codes in groups of columns, a scale for each
+// group of a row. See msgl_pack_quant.
+enum msgl_dtype {
+  MSGL_F32 = 0,
+  MSGL_BF16 = 1,
+  MSGL_I32 = 2,
+  MSGL_Q8 = 3,   // (code - 128) * scale: 8 bits, groups of 32, scales f16
+  MSGL_Q4 = 4,   // (code - 8) * scale: 4 bits, groups of 32, scales f16
+  MSGL_Q4M = 5,  // code * scale + minimum: 4 bits, groups of 32, f32
+  MSGL_Q6 = 6,   // (code - 128) * scale: 8 bits, groups of 16, scales f32
+  MSGL_Q8M = 7,  // code * scale + minimum: 8 bits, groups of 16, f32
+};
 
 enum msgl_kind {
   MSGL_EMBED = 1,
@@ -55,6 +66,7 @@ typedef struct {
 //   RMS_NORM    t: dst f32 [M, H], x f32 [M, H], w f32 [1, H], residual f32 [M, H] or absent   f: eps
 //               residual += x first, then the residual is normalised
 //   LINEAR      t: dst f32 [M, N], x f32 [M, K], w packed [N, K], bias f32 [1, N] or absent
+//               if w is quantized, x is rounded to 8 bits first: each row in groups of 32, scale max|x| / 127
 //   ROPE_STORE  t: qkv f32 [M, (Q+2KV)D], positions i32 [1, M], slots i32 [1, M], cos|sin f32 [P, D],
 //                  k cache [S, KV*D], v cache [S, KV*D], q norm f32 [1, D] or absent, k norm likewise
 //               f: eps   i: Q, KV, D, page size
@@ -120,8 +132,18 @@ void msgl_free(void *p, size_t bytes);
 // weight is panels of 16 outputs; n and k are padded with zeros.
 size_t msgl_packed_bytes(int n, int k, int dtype);
 
-// Packs one panel: rows f32 [m, k], m <= 16, become outputs 16*panel … of dst.
-int msgl_pack_panel(void *dst, const float *rows, int m, int k, int dtype, int panel);
+// Packs one panel: m <= 16 rows of k values become outputs 16*panel ... of dst.
+// `from` is the rows' type, f32 or bf16; bf16 rows can only become bf16.
+int msgl_pack_panel(void *dst, const void *rows, int from, int m, int k, int dtype, int panel);
+
+// Packs one panel of a quantized type: codes [m, k] relative to the type's zero,
+// scales and minima f32 [m, k / group]; minima NULL where the type has none.
+// k is a multiple of 32. Scales of f16 types must be f16 values.
+int msgl_pack_quant(void *dst, const uint8_t *codes, const float *scales, const float *minima, int m, int k, int dtype,
+                    int panel);
+
+// Columns of a row that share a scale; 0 if the type is not a quantized one.
+int msgl_quant_group(int dtype);
 
 // The instruction set that a new pool uses: "avx512", "avx2", "portable": the best
 // that the machine has, or the one that the environment's MINISGL_CPU_ISA names.

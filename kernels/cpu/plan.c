@@ -5,7 +5,6 @@
 
 enum {
   SERIAL_PACK = 16384,  // LINEAR's copy of x below this costs less than a barrier
-  PACK_PAIRS = 128,     // pairs of columns of one item of that copy
   L2_BYTES = 640 << 10, // what LINEAR lets packed rows of x take of a core's L2 cache
 };
 
@@ -50,12 +49,13 @@ static int plan_rms_norm(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
-void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t rows, int64_t cols) {
-  p->pairs = (int)msgl_ceil_div(cols, 2);
-  p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, kernels->linear_rows));
+void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t rows, int64_t cols, int dtype) {
+  int bits = msgl_quant_of(dtype).bits, most = bits ? kernels->quant_rows[bits == 4] : kernels->linear_rows;
+  p->steps = msgl_steps(cols, dtype);
+  p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, most));
   p->blocks = (int)msgl_ceil_div(rows, p->block_rows);
-  p->group = (int)msgl_min(p->blocks, msgl_max(1, L2_BYTES / ((int64_t)p->pairs * 8 * p->block_rows)));
-  p->packed = rows > 1 || cols % 2;
+  p->group = (int)msgl_min(p->blocks, msgl_max(1, L2_BYTES / msgl_packed_rows(p, p->block_rows, dtype)));
+  p->packed = msgl_quant_of(dtype).bits || rows > 1 || cols % 2;
 }
 
 static int plan_linear(msgl_job *job, const msgl_op *op) {
@@ -65,11 +65,10 @@ static int plan_linear(msgl_job *job, const msgl_op *op) {
   if (code != MSGL_OK || x->rows == 0) return code;
   msgl_linear_plan *p = &job->linear;
   int64_t rows = x->rows;
-  msgl_split_linear(p, job->kernels, rows, w->cols);
+  msgl_split_linear(p, job->kernels, rows, w->cols, w->dtype);
   if (p->packed) {
-    size_t bytes = (size_t)rows * (size_t)p->pairs * 2 * sizeof(float);
-    if ((code = msgl_need_shared(job, bytes)) != MSGL_OK) return code;
-    add_phase(job, job->kernels->linear_pack, p->blocks * msgl_ceil_div(p->pairs, PACK_PAIRS), 1,
+    if ((code = msgl_need_shared(job, (size_t)msgl_packed_rows(p, rows, w->dtype))) != MSGL_OK) return code;
+    add_phase(job, job->kernels->linear_pack, p->blocks * msgl_ceil_div(w->cols, MSGL_PACK_COLS), 1,
               rows * w->cols < SERIAL_PACK);
   }
   if ((code = msgl_need_own(job, msgl_linear_own(p))) != MSGL_OK) return code;

@@ -26,7 +26,9 @@ static inline int optional(const msgl_tensor *t, int dtype, int64_t rows, int64_
 static inline int columns(const msgl_tensor *t, int dtype, int64_t cols) { return view(t, dtype, t->rows, cols); }
 
 static inline int packed(const msgl_tensor *t, int64_t cols) {
-  if (t->dtype != MSGL_F32 && t->dtype != MSGL_BF16) return MSGL_ERR_DTYPE;
+  int quantized = msgl_quant_of(t->dtype).bits;
+  if (t->dtype != MSGL_F32 && t->dtype != MSGL_BF16 && !quantized) return MSGL_ERR_DTYPE;
+  if (quantized && t->cols % MSGL_X_GROUP) return MSGL_ERR_SHAPE;
   return t->addr == 0 || t->rows <= 0 || t->cols <= 0 || t->cols != cols ? MSGL_ERR_SHAPE : MSGL_OK;
 }
 
@@ -34,8 +36,8 @@ static inline void add_phase(msgl_job *job, msgl_phase_fn run, int64_t items, in
   job->phases[job->nphases++] = (msgl_phase){run, items, step, serial};
 }
 
-// Splits `rows` rows of `cols` columns into blocks for LINEAR.
-void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t rows, int64_t cols);
+// Splits `rows` rows of `cols` columns into blocks for LINEAR with weights of the type.
+void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t rows, int64_t cols, int dtype);
 
 // Bytes of scratch that a thread needs to run a plan.
 static inline size_t msgl_linear_own(const msgl_linear_plan *p) {

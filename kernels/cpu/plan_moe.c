@@ -11,20 +11,24 @@ enum {
   SLOTS_PER_CLAIM = 12,
 };
 
-// The operation's sizes: rows, hidden, intermediate, experts, experts of a row.
+// The operation's sizes: rows, hidden, intermediate, experts, experts of a row;
+// bytes of a row of x as it is packed for either weight.
 typedef struct {
   int64_t m, h, f, e, k;
+  int64_t packed_h, packed_f;
 } sizes;
 
 static int64_t whole_panels(int64_t rows) { return msgl_ceil_div(rows, MSGL_PANEL) * MSGL_PANEL; }
 
 static int check_moe(sizes *s, const msgl_op *op) {
   const msgl_tensor *dst = &op->t[0], *x = &op->t[1], *logits = &op->t[2], *gate_up = &op->t[3], *down = &op->t[4];
-  *s = (sizes){x->rows, x->cols, down->cols, logits->cols, op->i[0]};
+  *s = (sizes){x->rows, x->cols, down->cols, logits->cols, op->i[0], 0, 0};
   int code = both(packed(gate_up, x->cols), packed(down, down->cols));
   code = both(code, both(columns(x, MSGL_F32, gate_up->cols), view(dst, MSGL_F32, s->m, s->h)));
   code = both(code, view(logits, MSGL_F32, s->m, s->e));
   if (code != MSGL_OK) return code;
+  s->packed_h = (int64_t)msgl_steps(s->h, gate_up->dtype) * msgl_step_of(gate_up->dtype).x;
+  s->packed_f = (int64_t)msgl_steps(s->f, down->dtype) * msgl_step_of(down->dtype).x;
   if (s->e < 1 || s->k < 1 || s->k > s->e) return MSGL_ERR_SHAPE;
   if (gate_up->rows != s->e * whole_panels(2 * s->f) || down->rows != s->e * whole_panels(s->h)) return MSGL_ERR_SHAPE;
   return MSGL_OK;
@@ -44,8 +48,8 @@ static int reserve(msgl_job *job, const sizes *s) {
   size_t ids = take(&bytes, slots * word), weights = take(&bytes, slots * word), of_row = take(&bytes, slots * word);
   size_t rows = take(&bytes, slots * word), of_slot = take(&bytes, slots * word);
   size_t groups = take(&bytes, active * (int64_t)sizeof(msgl_moe_group));
-  size_t x = take(&bytes, slots * (s->h + 1) * word), gate_up = take(&bytes, slots * 2 * s->f * word);
-  size_t act = take(&bytes, slots * (s->f + 1) * word);
+  size_t x = take(&bytes, slots * msgl_max(s->packed_h, s->h * word)), gate_up = take(&bytes, slots * 2 * s->f * word);
+  size_t act = take(&bytes, slots * s->packed_f);
   int code = msgl_need_shared(job, bytes);
   if (code != MSGL_OK) return code;
   char *at = job->shared;
@@ -55,9 +59,9 @@ static int reserve(msgl_job *job, const sizes *s) {
   p->slot_rows = (int32_t *)(at + rows);
   p->slot_groups = (int32_t *)(at + of_slot);
   p->groups = (msgl_moe_group *)(at + groups);
-  p->x = (float *)(at + x);
+  p->x = at + x;
   p->gate_up = (float *)(at + gate_up);
-  p->act = (float *)(at + act);
+  p->act = at + act;
   return MSGL_OK;
 }
 
@@ -86,12 +90,13 @@ static int64_t linear_items(const msgl_linear_plan *p, int64_t outputs) {
 
 static int add_phases(msgl_job *job, const sizes *s) {
   msgl_moe_plan *p = &job->moe;
+  int gate_up_type = job->op->t[3].dtype, down_type = job->op->t[4].dtype;
   int64_t gate_up = 0, down = 0, slots = p->rows * s->k;
   size_t own = 0;
   for (int g = 0; g < p->ngroups; g++) {
     msgl_moe_group *group = &p->groups[g];
-    msgl_split_linear(&group->gate_up, job->kernels, group->rows, s->h);
-    msgl_split_linear(&group->down, job->kernels, group->rows, s->f);
+    msgl_split_linear(&group->gate_up, job->kernels, group->rows, s->h, gate_up_type);
+    msgl_split_linear(&group->down, job->kernels, group->rows, s->f, down_type);
     group->gate_up.packed = group->down.packed = 1;
     group->gate_up_item = gate_up;
     group->down_item = down;
@@ -115,7 +120,7 @@ int msgl_plan_moe(msgl_job *job, const msgl_op *op) {
   int code = check_moe(&s, op);
   if (code != MSGL_OK || s.m == 0) return code;
   msgl_moe_plan *p = &job->moe;
-  int64_t row_bytes = s.k * (s.h + 3 * s.f) * (int64_t)sizeof(float);
+  int64_t row_bytes = s.k * (msgl_max(s.packed_h, 4 * s.h) + 8 * s.f + s.packed_f);
   p->row = job->next_row;
   p->rows = msgl_min(s.m - p->row, msgl_max(1, MOE_BYTES / row_bytes));
   job->next_row = p->row + p->rows < s.m ? p->row + p->rows : 0;

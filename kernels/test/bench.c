@@ -27,15 +27,16 @@ static msgl_tensor tensor(void *p, int rows, int cols, int dtype) {
   return (msgl_tensor){(uint64_t)(uintptr_t)p, rows, cols, cols, dtype};
 }
 
-static msgl_tensor random_weight(int n, int k) {
-  size_t bytes = msgl_packed_bytes(n, k, MSGL_BF16);
+// Bits that are small finite numbers in every type.
+static msgl_tensor random_weight(int n, int k, int dtype) {
+  size_t bytes = msgl_packed_bytes(n, k, dtype);
   uint16_t *p = must_alloc(bytes);
   uint32_t s = 1;
   for (size_t i = 0; i < bytes / 2; i++) {
     s = s * 1664525u + 1013904223u;
     p[i] = (uint16_t)(0x3c00 | (s >> 16 & 0x80ff));
   }
-  return tensor(p, n, k, MSGL_BF16);
+  return tensor(p, n, k, dtype);
 }
 
 static double best(msgl_pool *pool, const msgl_op *ops, int n, double seconds) {
@@ -59,39 +60,45 @@ typedef struct {
   int layers, n[4], k[4], vocab, hidden;
 } model;
 
+typedef struct {
+  const char *name;
+  int dtype;
+} type;
+
 // All matmuls of a forward pass of m rows; the head for at most 16 of them.
-static void bench_model(msgl_pool *pool, const model *md, const int *rows, int nrows) {
+static void bench_model(msgl_pool *pool, const model *md, const type *ty, const int *rows, int nrows) {
   enum { MAX_LAYERS = 30 };
   static msgl_op ops[MAX_LAYERS * 4 + 1];
   int count = 0, widest = 0;
   for (int l = 0; l < md->layers; l++) {
     for (int i = 0; i < 4; i++) {
       ops[count] = (msgl_op){.kind = MSGL_LINEAR};
-      ops[count++].t[2] = random_weight(md->n[i], md->k[i]);
+      ops[count++].t[2] = random_weight(md->n[i], md->k[i], ty->dtype);
       if (md->n[i] > widest) widest = md->n[i];
     }
   }
   ops[count] = (msgl_op){.kind = MSGL_LINEAR};
-  ops[count++].t[2] = random_weight(md->vocab, md->hidden);
+  ops[count++].t[2] = random_weight(md->vocab, md->hidden, ty->dtype);
   size_t out = (size_t)512 * (size_t)widest, head = (size_t)16 * (size_t)md->vocab;
   float *x = must_alloc((size_t)512 * (size_t)widest * 4), *dst = must_alloc((out > head ? out : head) * 4);
   for (size_t i = 0; i < out; i++) x[i] = 0.01f * (float)(i % 13);
   for (int r = 0; r < nrows; r++) {
     int m = rows[r], used = m <= 16 ? count : count - 1;
-    double params = 0;
+    double params = 0, bytes = 0;
     for (int i = 0; i < used; i++) {
       msgl_tensor *w = &ops[i].t[2];
       ops[i].t[0] = tensor(dst, m, w->rows, MSGL_F32);
       ops[i].t[1] = tensor(x, m, w->cols, MSGL_F32);
       params += (double)w->rows * w->cols;
+      bytes += (double)msgl_packed_bytes(w->rows, w->cols, w->dtype);
     }
     double t = best(pool, ops, used, 1.5);
-    printf("%-18s rows %3d: %8.2f ms, %7.1f rows/s, %6.1f GB/s of weights, %6.1f GFLOP/s\n", md->name, m, t * 1e3,
-           m / t, params * 2 / t / 1e9, 2 * params * m / t / 1e9);
+    printf("%-11s %-4s rows %3d: %8.2f ms, %7.1f rows/s, %6.1f GB/s of weights, %7.1f GFLOP/s\n", md->name, ty->name, m, t * 1e3,
+           m / t, bytes / t / 1e9, 2 * params * m / t / 1e9);
   }
   for (int i = 0; i < count; i++) {
     msgl_tensor *w = &ops[i].t[2];
-    msgl_free((void *)(uintptr_t)w->addr, msgl_packed_bytes(w->rows, w->cols, MSGL_BF16));
+    msgl_free((void *)(uintptr_t)w->addr, msgl_packed_bytes(w->rows, w->cols, w->dtype));
   }
   msgl_free(x, (size_t)512 * (size_t)widest * 4);
   msgl_free(dst, (out > head ? out : head) * 4);
@@ -148,9 +155,12 @@ int main(int argc, char **argv) {
     fprintf(stderr, "no pool of %d threads\n", threads);
     return 1;
   }
-  printf("%s, %d threads, bf16 weights\n", isa, threads);
+  static const type types[] = {{"bf16", MSGL_BF16}, {"q8", MSGL_Q8}, {"q4", MSGL_Q4}, {"q4m", MSGL_Q4M}};
+  printf("%s, %d threads\n", isa, threads);
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-    bench_model(pool, &models[i], rows, sizeof rows / sizeof *rows);
+    for (size_t j = 0; j < sizeof types / sizeof *types; j++) {
+      bench_model(pool, &models[i], &types[j], rows, sizeof rows / sizeof *rows);
+    }
   }
   bench_attention(pool, 16, 8, 128, 1, 2048, 1);
   bench_attention(pool, 16, 8, 128, 16, 272, 1);

@@ -63,9 +63,98 @@ static void *pack(const float *w, int n, int k, int dtype) {
   void *p = aligned_alloc(64, (msgl_packed_bytes(n, k, dtype) + 63) / 64 * 64);
   for (int i = 0; i < n; i += MSGL_PANEL) {
     int m = n - i < MSGL_PANEL ? n - i : MSGL_PANEL;
-    check(msgl_pack_panel(p, w + (size_t)i * (size_t)k, m, k, dtype, i / MSGL_PANEL) == MSGL_OK, "pack", n, k, i);
+    check(msgl_pack_panel(p, w + (size_t)i * (size_t)k, MSGL_F32, m, k, dtype, i / MSGL_PANEL) == MSGL_OK, "pack", n, k, i);
   }
   return p;
+}
+
+// Rows that are bf16 already are packed as those that are rounded to it.
+static void test_pack_bf16(int n, int k) {
+  float *w = floats(n * k);
+  uint16_t *rows = malloc((size_t)(n * k) * sizeof *rows);
+  for (int i = 0; i < n * k; i++) rows[i] = msgl_to_bf16(w[i]);
+  void *want = pack(w, n, k, MSGL_BF16), *got = aligned_alloc(64, (msgl_packed_bytes(n, k, MSGL_BF16) + 63) / 64 * 64);
+  for (int i = 0; i < n; i += MSGL_PANEL) {
+    int m = n - i < MSGL_PANEL ? n - i : MSGL_PANEL;
+    check(msgl_pack_panel(got, rows + i * k, MSGL_BF16, m, k, MSGL_BF16, i / MSGL_PANEL) == MSGL_OK, "pack bf16 code", n, k, i);
+  }
+  check(memcmp(got, want, msgl_packed_bytes(n, k, MSGL_BF16)) == 0, "pack bf16", n, k, 0);
+  check(msgl_pack_panel(got, rows, MSGL_BF16, 1, k, MSGL_F32, 0) == MSGL_ERR_DTYPE, "pack bf16 as f32", n, k, 0);
+  free(got);
+  free(want);
+  free(rows);
+  free(w);
+}
+
+// A quantized weight and the values that it stands for.
+typedef struct {
+  void *packed;
+  float *values;  // [n, k]
+} quantized;
+
+static quantized quantize(int n, int k, int dtype) {
+  msgl_quant q = msgl_quant_of(dtype);
+  int groups = k / q.group;
+  uint8_t *codes = malloc((size_t)(n * k));
+  float *scales = floats(n * groups), *minima = floats(n * groups);
+  quantized out = {aligned_alloc(64, msgl_packed_bytes(n, k, dtype)), malloc((size_t)(n * k) * sizeof(float))};
+  for (int i = 0; i < n * groups; i++) scales[i] = (float)(int)(scales[i] * 1024) / 65536;  // f16 values
+  for (int i = 0; i < n * k; i++) {
+    float scale = scales[i / q.group];
+    codes[i] = (uint8_t)((int)((rnd() + 1) * 128) & (q.bits == 4 ? 15 : 255));
+    if (i < 64) codes[i] = q.bits == 4 ? 15 : 255;
+    out.values[i] = q.minimum ? (float)codes[i] * scale + minima[i / q.group] : (float)(codes[i] - q.zero) * scale;
+  }
+  for (int i = 0; i < n; i += MSGL_PANEL) {
+    int m = n - i < MSGL_PANEL ? n - i : MSGL_PANEL;
+    int code = msgl_pack_quant(out.packed, codes + i * k, scales + i * groups, minima + i * groups, m, k, dtype, i / MSGL_PANEL);
+    check(code == MSGL_OK, "pack quant", n, k, dtype);
+  }
+  free(minima);
+  free(scales);
+  free(codes);
+  return out;
+}
+
+// What LINEAR makes of a row of x before it meets a quantized weight.
+static void round_row(double *out, const float *x, int k) {
+  for (int g = 0; g < k; g += 32) {
+    float most = 0;
+    for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[g + i]));
+    float inverse = most > 0 ? 127.0f / most : 0;
+    for (int i = 0; i < 32; i++) out[g + i] = (double)nearbyintf(x[g + i] * inverse) * (most / 127.0f);
+  }
+}
+
+static void test_quant(msgl_pool *pool, int m, int n, int k, int dtype) {
+  float *x = floats(m * k), *bias = floats(n), *dst = nans(m * n), *row = nans(k);
+  quantized w = quantize(n, k, dtype);
+  int32_t id = n - 1;
+  msgl_op ops[2] = {{.kind = MSGL_LINEAR}, {.kind = MSGL_EMBED}};
+  ops[0].t[0] = f32(dst, m, n);
+  ops[0].t[1] = f32(x, m, k);
+  ops[0].t[2] = ops[1].t[1] = view(w.packed, n, k, k, dtype);
+  ops[0].t[3] = f32(bias, 1, n);
+  ops[1].t[0] = f32(row, 1, k);
+  ops[1].t[2] = i32(&id, 1);
+  check(run(pool, ops, 2) == MSGL_OK, "quant code", m, n, k);
+  double *in = malloc((size_t)k * sizeof *in);
+  for (int r = 0; r < m; r++) {
+    round_row(in, x + r * k, k);
+    for (int c = 0; c < n; c++) {
+      double sum = 0;
+      for (int i = 0; i < k; i++) sum += in[i] * (double)w.values[c * k + i];
+      check(near(dst[r * n + c], sum + bias[c], 2e-5), "quant", m, n, dtype);
+    }
+  }
+  for (int i = 0; i < k; i++) check(row[i] == w.values[(n - 1) * k + i], "embed quant", n, k, dtype);
+  free(in);
+  free(w.values);
+  free(w.packed);
+  free(row);
+  free(dst);
+  free(bias);
+  free(x);
 }
 
 static void test_linear(msgl_pool *pool, int m, int n, int k, int dtype) {
@@ -287,7 +376,7 @@ static void *pack_experts(const float *w, int e, int n, int k, int dtype) {
   char *p = aligned_alloc(64, (one * (size_t)e + 63) / 64 * 64);
   for (int i = 0; i < e * panels; i++) {
     int row = i % panels * MSGL_PANEL, m = n - row < MSGL_PANEL ? n - row : MSGL_PANEL;
-    check(msgl_pack_panel(p, w + (size_t)(i / panels * n + row) * (size_t)k, m, k, dtype, i) == MSGL_OK, "pack", n, k, i);
+    check(msgl_pack_panel(p, w + (size_t)(i / panels * n + row) * (size_t)k, MSGL_F32, m, k, dtype, i) == MSGL_OK, "pack", n, k, i);
   }
   return p;
 }
@@ -361,8 +450,15 @@ static void test_isa(const char *isa, int threads) {
     for (size_t j = 0; j < sizeof nk / sizeof *nk; j++) {
       test_linear(pool, ms[i], nk[j][0], nk[j][1], (int)((i + j) % 2));
     }
+    for (int dtype = MSGL_Q8; dtype <= MSGL_Q8M; dtype++) {
+      test_quant(pool, ms[i], 33 + 40 * (dtype % 3), 32 * (1 + (int)i % 4) + 512 * (ms[i] == 17), dtype);
+    }
     test_rows(pool, ms[i], 5 + 23 * (int)i);
   }
+  test_quant(pool, 2, 300, 1088, MSGL_Q8);
+  test_quant(pool, 1, 300, 1088, MSGL_Q4);
+  test_pack_bf16(33, 65);
+  test_pack_bf16(16, 2);
   test_attention(pool, 4, 2, 16, 16, 40, 0, MSGL_BF16);
   test_attention(pool, 3, 1, 24, 3, 70, 0, MSGL_F32);
   test_attention(pool, 2, 2, 64, 1, 33, 9, MSGL_BF16);

@@ -2,7 +2,66 @@
 // implementations are in ref (pure Go, the oracle) and cpu (C kernels).
 package device
 
-import "github.com/minisgl/minisgl/go/internal/ops"
+import (
+	"fmt"
+
+	"github.com/minisgl/minisgl/go/internal/ops"
+)
+
+// Weight is what Load reads: a shape, the type to store it as, and the function
+// that gives a row in one of the forms that the type allows. The function may be
+// called from several goroutines at once, for rows in any order, each once.
+type Weight struct {
+	Rows, Cols int
+	DType      ops.DType
+
+	Floats func(dst []float32, r int) // for F32 and BF16, rounded to nearest even
+	BF16   func(dst []uint16, r int)  // for BF16: the values' bits; preferred where it is there
+	Quant  func(dst QuantRow, r int)  // for the quantized types
+}
+
+// QuantRow is a row of a quantized weight: [cols] codes, a scale and a minimum
+// for each group of them. See ops.Quant.
+type QuantRow struct {
+	Codes          []uint8
+	Scales, Minima []float32
+}
+
+// MakeQuantRows returns room for n rows of cols columns, one after the other.
+func MakeQuantRows(q ops.Quant, n, cols int) QuantRow {
+	return QuantRow{Codes: make([]uint8, n*cols), Scales: make([]float32, n*cols/q.Group), Minima: make([]float32, n*cols/q.Group)}
+}
+
+// Rows returns rows [from, to) of rows of cols columns.
+func (r QuantRow) Rows(q ops.Quant, cols, from, to int) QuantRow {
+	groups := cols / q.Group
+	return QuantRow{Codes: r.Codes[from*cols : to*cols], Scales: r.Scales[from*groups : to*groups], Minima: r.Minima[from*groups : to*groups]}
+}
+
+// Value returns the value of column c.
+func (r QuantRow) Value(q ops.Quant, c int) float32 {
+	scale := r.Scales[c/q.Group]
+	if q.Minima {
+		return float32(float32(r.Codes[c])*scale) + r.Minima[c/q.Group]
+	}
+	return float32(int(r.Codes[c])-q.Zero) * scale
+}
+
+// Check reports what of the weight a device can't take.
+func (w Weight) Check(maxRows, maxCols int) error {
+	q, quantized := w.DType.Quant()
+	switch {
+	case w.Rows <= 0 || w.Cols <= 0 || w.Rows > maxRows || w.Cols > maxCols:
+		return fmt.Errorf("load: weight of %d rows and %d columns", w.Rows, w.Cols)
+	case quantized && (w.Cols%32 != 0 || w.Cols%q.Group != 0):
+		return fmt.Errorf("load: weight of type %v and %d columns; want a multiple of 32", w.DType, w.Cols)
+	case quantized && w.Quant == nil, !quantized && w.Floats == nil && w.BF16 == nil, w.BF16 != nil && w.DType != ops.BF16:
+		return fmt.Errorf("load: nothing gives the rows of a weight of type %v", w.DType)
+	case !quantized && w.DType != ops.F32 && w.DType != ops.BF16:
+		return fmt.Errorf("load: element type %v; want f32, bf16 or a quantized one", w.DType)
+	}
+	return nil
+}
 
 // Device holds memory and runs op lists. Alloc, Load and Close are for one
 // goroutine; Write and Read may run while a list runs if they don't touch memory
@@ -19,11 +78,8 @@ type Device interface {
 	Write(dst ops.Addr, src []byte) error
 	Read(dst []byte, src ops.Addr) error
 
-	// Load stores a weight of the given shape as dt (ops.F32 or ops.BF16, rounded
-	// to nearest even) in a layout of the device's own. fill writes row r, cols
-	// values, to dst; it may be called from several goroutines at once, for rows
-	// in any order, each once.
-	Load(rows, cols int, dt ops.DType, fill func(dst []float32, r int)) (ops.Tensor, error)
+	// Load stores a weight in a layout of the device's own.
+	Load(w Weight) (ops.Tensor, error)
 
 	// Submit starts a list and returns; the list must stay unchanged until its
 	// Wait. At most two lists may be in flight; they run in order.

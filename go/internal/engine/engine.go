@@ -18,6 +18,7 @@ import (
 // Config sizes an engine.
 type Config struct {
 	DType           ops.DType // of weights and KV
+	Quantization    Quantization
 	PageSize        int
 	NumPages        int
 	MaxRunning      int // requests of a batch; rows of the table of last tokens
@@ -53,7 +54,7 @@ func New(cfg Config, mc model.Config, src Source, devs ...device.Device) (*Engin
 	e := &Engine{cfg: cfg, used: make(map[string]bool)}
 	for i, dev := range devs {
 		mc.Shard = model.Shard{Rank: i, Size: len(devs)}
-		r, err := newRank(cfg, mc, &loader{src: src, dev: dev, dtype: cfg.DType, used: e.used})
+		r, err := newRank(cfg, mc, &loader{src: src, dev: dev, dtype: cfg.DType, quantization: cfg.Quantization, used: e.used})
 		if err != nil {
 			return nil, err
 		}

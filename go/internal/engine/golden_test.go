@@ -200,7 +200,7 @@ func TestMistral3Names(t *testing.T) {
 	defer ck.Close()
 	after := newSoloOf(t, ck.Config, renamed{ck, strings.NewReplacer("language_model.model.", "none.",
 		"model.language_model.", "language_model.model.", "language_model.lm_head", "none", "lm_head", "language_model.lm_head")},
-		ops.F32, 0, devices(t)["cpu"])
+		ops.F32, Dequantized, 0, devices(t)["cpu"])
 	before.start([]int32{1, 2, 3})
 	after.start([]int32{1, 2, 3})
 	near(t, "last position", before.logits(3), after.logits(3), 0)
@@ -214,17 +214,23 @@ type solo struct {
 	req *core.Req
 }
 
+// newSolo computes in dt, with quantized weights too.
 func newSolo(t *testing.T, path string, dt ops.DType, maxSeqLen int, devs ...device.Device) *solo {
+	t.Helper()
+	return newSoloAs(t, path, dt, Dequantized, maxSeqLen, devs...)
+}
+
+func newSoloAs(t *testing.T, path string, dt ops.DType, q Quantization, maxSeqLen int, devs ...device.Device) *solo {
 	t.Helper()
 	ck, err := weights.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ck.Close()
-	return newSoloOf(t, ck.Config, ck, dt, maxSeqLen, devs...)
+	return newSoloOf(t, ck.Config, ck, dt, q, maxSeqLen, devs...)
 }
 
-func newSoloOf(t *testing.T, config []byte, src Source, dt ops.DType, maxSeqLen int, devs ...device.Device) *solo {
+func newSoloOf(t *testing.T, config []byte, src Source, dt ops.DType, q Quantization, maxSeqLen int, devs ...device.Device) *solo {
 	t.Helper()
 	mc, err := model.ParseConfig(config)
 	if err != nil {
@@ -235,7 +241,7 @@ func newSoloOf(t *testing.T, config []byte, src Source, dt ops.DType, maxSeqLen 
 		maxSeqLen = min(pages*pageSize, mc.MaxPositions)
 	}
 	e, err := New(Config{
-		DType: dt, PageSize: pageSize, NumPages: pages, MaxRunning: 2, MaxExtendTokens: 64,
+		DType: dt, Quantization: q, PageSize: pageSize, NumPages: pages, MaxRunning: 2, MaxExtendTokens: 64,
 		MaxSeqLen: maxSeqLen, Vocab: mc.VocabSize,
 	}, mc, src, devs...)
 	if err != nil {

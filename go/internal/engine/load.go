@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sort"
+	"sync/atomic"
 
 	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/model"
@@ -20,14 +23,22 @@ type Maker interface {
 	Make(name string, rows, cols int) weights.Tensor
 }
 
+// Releaser is a Source that can do for a while without the memory of rows that
+// have been read; weights.Checkpoint is one.
+type Releaser interface {
+	Release(t weights.Tensor, from, to int)
+}
+
 // loader implements model.Loader: it reads a checkpoint's tensors row by row
 // into the device's layout.
 type loader struct {
-	src   Source
-	dev   device.Device
-	dtype ops.DType
-	used  map[string]bool // the tensors that the model has read
-	err   error
+	src          Source
+	dev          device.Device
+	dtype        ops.DType
+	quantization Quantization
+	used         map[string]bool // the tensors that the model has read
+	err          error
+	later        atomic.Pointer[error] // what went wrong while the device read rows
 }
 
 // Linear implements model.Loader.
@@ -45,9 +56,36 @@ func (ld *loader) Linear(cols int, parts ...model.Part) ops.Tensor {
 		stack = append(stack, part)
 		rows += p.Rows
 	}
-	w, err := ld.dev.Load(rows, cols, ld.dtype, func(dst []float32, r int) { fillRow(stack, dst, r) })
+	w, err := ld.dev.Load(ld.weight(stack, rows, cols))
+	if later := ld.later.Load(); later != nil {
+		err = errors.Join(err, *later)
+	}
 	if err != nil {
 		ld.fail(fmt.Errorf("loading %s: %w", parts[0].Name, err))
+	}
+	return w
+}
+
+// weight describes a stack of tensors to a device, in the form that saves most work.
+func (ld *loader) weight(stack []stacked, rows, cols int) device.Weight {
+	w := device.Weight{Rows: rows, Cols: cols, DType: ld.weightType(stack)}
+	if q, ok := w.DType.Quant(); ok {
+		w.Quant = func(dst device.QuantRow, r int) { ld.quantRow(dst, q, ld.part(stack, r), r) }
+		return w
+	}
+	if w.DType == ops.BF16 && !slices.ContainsFunc(stack, func(part stacked) bool { return part.tensor == nil || !part.tensor.HasBF16() }) {
+		w.BF16 = func(dst []uint16, r int) {
+			part := ld.part(stack, r)
+			bits16(dst, part.tensor.BF16(part.skip+r-part.first))
+		}
+		return w
+	}
+	w.Floats = func(dst []float32, r int) {
+		if part := ld.part(stack, r); part.tensor != nil {
+			part.tensor.Row(dst, part.skip+r-part.first)
+		} else {
+			clear(dst)
+		}
 	}
 	return w
 }
@@ -59,14 +97,24 @@ type stacked struct {
 	tensor *weights.Tensor // nil: rows of zeros
 }
 
-func fillRow(stack []stacked, dst []float32, r int) {
+// releaseRows is how many rows are read before the memory of those before them is
+// given back: a file that is mapped counts as the process's memory.
+const releaseRows = 2048
+
+// part returns the tensor that row r of a stack belongs to.
+func (ld *loader) part(stack []stacked, r int) stacked {
 	after := sort.Search(len(stack), func(i int) bool { return stack[i].first > r })
-	if part := stack[after-1]; part.tensor != nil {
-		part.tensor.Row(dst, part.skip+r-part.first)
-	} else {
-		clear(dst)
+	part := stack[after-1]
+	at := part.skip + r - part.first
+	if releaser, ok := ld.src.(Releaser); ok && part.tensor != nil && at > 0 && at%releaseRows == 0 {
+		releaser.Release(*part.tensor, at-releaseRows, at)
 	}
+	return part
 }
+
+// failLater remembers what went wrong while the device read rows, which it does
+// from several goroutines.
+func (ld *loader) failLater(err error) { ld.later.CompareAndSwap(nil, &err) }
 
 // Vector implements model.Loader.
 func (ld *loader) Vector(parts ...model.Part) ops.Tensor { return ld.vector(0, parts) }

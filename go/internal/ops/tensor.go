@@ -24,9 +24,42 @@ const (
 	F32  DType = 0 // IEEE 754 single precision
 	BF16 DType = 1 // bfloat16, the upper half of an F32
 	I32  DType = 2 // signed 32-bit integer
+
+	// The types of quantized weights; see Quant.
+	Q8  DType = 3 // 8 bits in groups of 32, float16 scales: ggml's Q8_0 and Q5_0
+	Q4  DType = 4 // 4 bits in groups of 32, float16 scales: ggml's Q4_0
+	Q4M DType = 5 // 4 bits in groups of 32, with minima: ggml's Q4_1 and Q4_K
+	Q6  DType = 6 // 8 bits in groups of 16: ggml's Q6_K and Q3_K
+	Q8M DType = 7 // 8 bits in groups of 16, with minima: any other, and weights stacked of several types
 )
 
-// Size returns the bytes of one element.
+// Quant describes a quantized type. A row is a code for each column and a scale,
+// perhaps a minimum, for each group of columns. A value is
+// (code - Zero) * scale, or code * scale + minimum.
+type Quant struct {
+	Bits, Group, Zero int
+	Minima            bool
+}
+
+// Quant returns how the values of a quantized type are stored; ok is false for
+// other types.
+func (d DType) Quant() (q Quant, ok bool) {
+	switch d {
+	case Q8:
+		return Quant{8, 32, 128, false}, true
+	case Q4:
+		return Quant{4, 32, 8, false}, true
+	case Q4M:
+		return Quant{4, 32, 0, true}, true
+	case Q6:
+		return Quant{8, 16, 128, false}, true
+	case Q8M:
+		return Quant{8, 16, 0, true}, true
+	}
+	return Quant{}, false
+}
+
+// Size returns the bytes of one element of a dense tensor; quantized types have none.
 func (d DType) Size() int {
 	if d == BF16 {
 		return 2
@@ -42,6 +75,16 @@ func (d DType) String() string {
 		return "bf16"
 	case I32:
 		return "i32"
+	case Q8:
+		return "q8"
+	case Q4:
+		return "q4"
+	case Q4M:
+		return "q4m"
+	case Q6:
+		return "q6"
+	case Q8M:
+		return "q8m"
 	}
 	return fmt.Sprintf("dtype(%d)", int32(d))
 }

@@ -82,6 +82,17 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
+// Release lets the system take back the memory that rows [from, to) of a tensor take. It is as with a cache: they may
+// be read again, and lie in the mapped file.
+func (c *Checkpoint) Release(t Tensor, from, to int) {
+	size := len(t.data) / max(1, t.Rows())
+	for _, m := range c.mappings {
+		if size > 0 && within(t.data, m.data) {
+			m.release(t.data[from*size : to*size])
+		}
+	}
+}
+
 // mapFile maps a file for as long as the checkpoint is open.
 func (c *Checkpoint) mapFile(path string) (*mapping, error) {
 	m, err := openMapping(path)

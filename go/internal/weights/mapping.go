@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +44,26 @@ func openMapping(path string) (*mapping, error) {
 		return nil, errors.Join(pointerError(len(data)), unix.Munmap(data))
 	}
 	return &mapping{path: path, data: data}, nil
+}
+
+// within reports whether part is a part of whole.
+func within(part, whole []byte) bool {
+	if len(part) == 0 || len(whole) == 0 {
+		return false
+	}
+	first, start := uintptr(unsafe.Pointer(&part[0])), uintptr(unsafe.Pointer(&whole[0]))
+	return first >= start && first+uintptr(len(part)) <= start+uintptr(len(whole))
+}
+
+// release gives back the whole pages of a part of the mapping; reading it again fetches them anew.
+func (m *mapping) release(part []byte) {
+	page := uintptr(os.Getpagesize())
+	start := uintptr(unsafe.Pointer(&m.data[0]))
+	first := uintptr(unsafe.Pointer(&part[0])) - start
+	end := (first + uintptr(len(part))) / page * page
+	if first = (first + page - 1) / page * page; first < end {
+		_ = unix.Madvise(m.data[first:end], unix.MADV_DONTNEED) // advice: nothing depends on it
+	}
 }
 
 // pointerError says that a file holds only a Git LFS pointer.

@@ -1,38 +1,29 @@
 package weights
 
 // The K types: super-blocks of 256 values in groups of 16 or 32, each group with a small integer scale (and, for
-// Q2_K, Q4_K and Q5_K, a small integer minimum) of the super-block's float16 scale. As in quant_block.go, products are
-// converted before they are added or subtracted.
+// Q2_K, Q4_K and Q5_K, a small integer minimum, to be subtracted) of the super-block's float16 scale.
 
-// decodeQ2K: 16 bytes of scales (low half) and minima (high half), 64 of codes, scale, minimum's scale.
-func decodeQ2K(dst []float32, src []byte) {
-	for ; len(dst) > 0; dst, src = dst[superBlock:], src[84:] {
-		d, dmin := half(src[80:]), half(src[82:])
-		for group := range 16 {
-			scale := d * float32(src[group]&15)
-			minimum := dmin * float32(src[group]>>4)
-			codes, shift := twoBitGroup(src[16:80], group)
-			out := dst[16*group:][:16]
-			for i, code := range codes {
-				out[i] = float32(scale*float32(code>>shift&3)) - minimum
-			}
+// splitQ2K: 16 bytes of scales (low half) and minima (high half), 64 of codes, scale, minimum's scale.
+func splitQ2K(row groups, src []byte) {
+	d, dmin := half(src[80:]), half(src[82:])
+	for group := range 16 {
+		row.scales[group], row.minima[group] = d*float32(src[group]&15), -dmin*float32(src[group]>>4)
+		codes, shift := twoBitGroup(src[16:80], group)
+		for i, code := range codes {
+			row.codes[16*group+i] = code >> shift & 3
 		}
 	}
 }
 
-// decodeQ3K: 32 bytes of inverted third bits, 64 of two-bit codes, 12 of six-bit scales, scale.
-func decodeQ3K(dst []float32, src []byte) {
-	for ; len(dst) > 0; dst, src = dst[superBlock:], src[110:] {
-		d := half(src[108:])
-		for group := range 16 {
-			scale := d * float32(sixBitScale(src[96:108], group)-32)
-			codes, shift := twoBitGroup(src[32:96], group)
-			masks, plane := src[16*(group&1):][:16], group>>1
-			out := dst[16*group:][:16]
-			for i, code := range codes {
-				absent := int(masks[i]>>plane&1) ^ 1
-				out[i] = scale * float32(int(code>>shift&3)-absent<<2)
-			}
+// splitQ3K: 32 bytes of third bits, 64 of two-bit codes, 12 of six-bit scales, scale.
+func splitQ3K(row groups, src []byte) {
+	d := half(src[108:])
+	for group := range 16 {
+		row.scales[group] = d * float32(sixBitScale(src[96:108], group)-32)
+		codes, shift := twoBitGroup(src[32:96], group)
+		thirds, plane := src[16*(group&1):][:16], group>>1
+		for i, code := range codes {
+			row.codes[16*group+i] = code>>shift&3 | thirds[i]>>plane&1<<2
 		}
 	}
 }
@@ -50,33 +41,28 @@ func sixBitScale(packed []byte, group int) int {
 	return int(low) | int(high)<<4
 }
 
-// decodeQ4K: scale, minimum's scale, 12 bytes of six-bit scales and minima, 128 of codes.
-func decodeQ4K(dst []float32, src []byte) {
-	for ; len(dst) > 0; dst, src = dst[superBlock:], src[144:] {
-		d, dmin := half(src), half(src[2:])
-		for group := range 8 {
-			s, m := scaleMin(src[4:16], group)
-			scale, minimum := d*float32(s), dmin*float32(m)
-			codes, shift, out := src[16+32*(group>>1):][:32], 4*(group&1), dst[32*group:][:32]
-			for i, code := range codes {
-				out[i] = float32(scale*float32(code>>shift&15)) - minimum
-			}
+// splitQ4K: scale, minimum's scale, 12 bytes of six-bit scales and minima, 128 of codes.
+func splitQ4K(row groups, src []byte) {
+	d, dmin := half(src), half(src[2:])
+	for group := range 8 {
+		s, m := scaleMin(src[4:16], group)
+		row.scales[group], row.minima[group] = d*float32(s), -dmin*float32(m)
+		codes, shift := src[16+32*(group>>1):][:32], 4*(group&1)
+		for i, code := range codes {
+			row.codes[32*group+i] = code >> shift & 15
 		}
 	}
 }
 
-// decodeQ5K: as Q4_K, with 32 bytes of fifth bits before the codes, one bit plane for each group.
-func decodeQ5K(dst []float32, src []byte) {
-	for ; len(dst) > 0; dst, src = dst[superBlock:], src[176:] {
-		d, dmin, high := half(src), half(src[2:]), src[16:48]
-		for group := range 8 {
-			s, m := scaleMin(src[4:16], group)
-			scale, minimum := d*float32(s), dmin*float32(m)
-			codes, shift, out := src[48+32*(group>>1):][:32], 4*(group&1), dst[32*group:][:32]
-			for i, code := range codes {
-				value := code>>shift&15 | high[i]>>group&1<<4
-				out[i] = float32(scale*float32(value)) - minimum
-			}
+// splitQ5K: as Q4_K, with 32 bytes of fifth bits before the codes, one bit plane for each group.
+func splitQ5K(row groups, src []byte) {
+	d, dmin, high := half(src), half(src[2:]), src[16:48]
+	for group := range 8 {
+		s, m := scaleMin(src[4:16], group)
+		row.scales[group], row.minima[group] = d*float32(s), -dmin*float32(m)
+		codes, shift := src[48+32*(group>>1):][:32], 4*(group&1)
+		for i, code := range codes {
+			row.codes[32*group+i] = code>>shift&15 | high[i]>>group&1<<4
 		}
 	}
 }
@@ -91,21 +77,17 @@ func scaleMin(packed []byte, group int) (scale, minimum byte) {
 	return both&15 | packed[group-4]>>6<<4, both>>4 | packed[group]>>6<<4
 }
 
-// decodeQ6K: 128 bytes of low four bits, 64 of high two bits, 16 signed scales, scale. Each half of the super-block
+// splitQ6K: 128 bytes of low four bits, 64 of high two bits, 16 signed scales, scale. Each half of the super-block
 // is four runs of 32 values: low bits in the low halves of two runs of bytes, then in their high halves.
-func decodeQ6K(dst []float32, src []byte) {
-	for ; len(dst) > 0; dst, src = dst[superBlock:], src[210:] {
-		d, scales := half(src[208:]), src[192:208]
-		for group := range 16 {
-			scale := d * float32(int8(scales[group]))
-			part, run, side := group>>3, group>>1&3, 16*(group&1)
-			lows, lowShift := src[64*part+32*(run&1)+side:][:16], 4*(run>>1)
-			highs, highShift := src[128+32*part+side:][:16], 2*run
-			out := dst[16*group:][:16]
-			for i, low := range lows {
-				value := low>>lowShift&15 | highs[i]>>highShift&3<<4
-				out[i] = scale * float32(int(value)-32)
-			}
+func splitQ6K(row groups, src []byte) {
+	d, scales := half(src[208:]), src[192:208]
+	for group := range 16 {
+		row.scales[group] = d * float32(int8(scales[group]))
+		part, run, side := group>>3, group>>1&3, 16*(group&1)
+		lows, lowShift := src[64*part+32*(run&1)+side:][:16], 4*(run>>1)
+		highs, highShift := src[128+32*part+side:][:16], 2*run
+		for i, low := range lows {
+			row.codes[16*group+i] = low>>lowShift&15 | highs[i]>>highShift&3<<4
 		}
 	}
 }

@@ -127,16 +127,30 @@ func (c *Checkpoint) join(q *quantization, codes Tensor) (Tensor, error) {
 
 // expandRow decodes one row of a tensor whose scales lie apart.
 func (t Tensor) expandRow(dst []float32, row int) {
-	expand, size := expandQ80, groupSize
+	var codes [groupSize]byte
+	var scale [1]float32
+	for g := range len(dst) / groupSize {
+		scale[0] = t.splitGroup(codes[:], row*len(dst)/groupSize+g)
+		groups{codes[:], scale[:], nil}.values(dst[g*groupSize:][:groupSize], formats[t.kind].Grouping)
+	}
+}
+
+// splitApart takes apart one row of a tensor whose scales lie apart.
+func (t Tensor) splitApart(to groups, row int) {
+	n := len(to.codes) / groupSize
+	for g := range n {
+		to.scales[g] = t.splitGroup(to.codes[g*groupSize:][:groupSize], row*n+g)
+	}
+}
+
+// splitGroup takes apart one group of such a tensor and returns its scale.
+func (t Tensor) splitGroup(codes []byte, group int) float32 {
 	if t.kind == Q4_0 {
-		expand, size = expandQ40, groupSize/2
+		splitHalves(codes, t.data[group*groupSize/2:][:groupSize/2])
+	} else {
+		splitSigned(codes, t.data[group*groupSize:][:groupSize])
 	}
-	groups := len(dst) / groupSize
-	codes := t.data[row*groups*size:][:groups*size]
-	scales := t.scales[row*groups*scaleBytes:][:groups*scaleBytes]
-	for g := range groups {
-		expand(dst[g*groupSize:][:groupSize], codes[g*size:][:size], half(scales[g*scaleBytes:]))
-	}
+	return half(t.scales[group*scaleBytes:])
 }
 
 func decodeI8(dst []float32, src []byte) {

@@ -18,6 +18,34 @@ var encoders = map[int]struct {
 	4: {encodeQ40, groupSize / 2},
 }
 
+// GroupingOf returns how Quantize stores values of 8 or 4 bits.
+func GroupingOf(bits int) Grouping {
+	if bits == 4 {
+		return formats[Q4_0].Grouping
+	}
+	return formats[Q8_0].Grouping
+}
+
+// QuantizedBits returns the bits that this tensor has in a model that is quantized to 8 or 4 bits, 0 if it stays as it
+// is: see the package comment.
+func (t Tensor) QuantizedBits(bits int) int { return bitsFor(t, bits) }
+
+// Quantize quantizes one row into codes and scales as GroupingOf(bits) says, the way Convert does.
+func (t Tensor) Quantize(codes []byte, scales []float32, row, bits int) error {
+	values := make([]float32, t.Cols())
+	t.Row(values, row)
+	packed, halves := make([]byte, len(values)/groupSize*encoders[bits].size), make([]byte, len(scales)*scaleBytes)
+	if err := quantizeRow(packed, halves, values, bits); err != nil {
+		return fmt.Errorf("tensor %q, row %d: %w", t.name, row, err)
+	}
+	apart := Tensor{kind: Q8_0, shape: []int{1, len(values)}, data: packed, scales: halves}
+	if bits == 4 {
+		apart.kind = Q4_0
+	}
+	apart.splitApart(groups{codes: codes, scales: scales}, 0)
+	return nil
+}
+
 // quantizeRow quantizes whole groups of a row into codes and float16 scales.
 func quantizeRow(codes, scales []byte, row []float32, bits int) error {
 	coder := encoders[bits]

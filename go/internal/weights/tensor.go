@@ -48,6 +48,17 @@ func (t Tensor) Cols() int {
 // Bytes returns the size of the tensor in its file.
 func (t Tensor) Bytes() int64 { return int64(len(t.data) + len(t.scales)) }
 
+// HasBF16 reports whether the tensor's values are stored as bfloat16 and can be read so.
+func (t Tensor) HasBF16() bool {
+	return t.kind == BF16 && !t.plusOne && t.make == nil && len(t.shape) > 1
+}
+
+// BF16 returns the stored bytes of a row, two a value, of a tensor that HasBF16. They are not to be changed.
+func (t Tensor) BF16(row int) []byte {
+	size := 2 * t.Cols()
+	return t.data[t.order.source(row)*size:][:size]
+}
+
 // Row decodes one row exactly into the first Cols() values of dst. It is safe for concurrent use. Row panics, as an
 // index does, when row is not in [0, Rows()) or dst is too short.
 func (t Tensor) Row(dst []float32, row int) {
@@ -65,12 +76,12 @@ func (t Tensor) Row(dst []float32, row int) {
 	if len(t.shape) == 1 && t.order.half > 0 {
 		size := format.blockBytes
 		for i := range dst {
-			format.decode(dst[i:i+1], t.data[t.order.source(i)*size:][:size])
+			format.read(dst[i:i+1], t.data[t.order.source(i)*size:][:size])
 		}
 		return
 	}
 	size := cols / format.blockSize * format.blockBytes
-	format.decode(dst, t.data[t.order.source(row)*size:][:size])
+	format.read(dst, t.data[t.order.source(row)*size:][:size])
 	for i := range dst {
 		if t.plusOne {
 			dst[i]--

@@ -31,33 +31,35 @@ const (
 // ggmlTypes is the number of types that ggml has too, which come first.
 const ggmlTypes = int(Q6K) + 1
 
-// format describes a Type: rows are whole blocks of blockSize values in blockBytes bytes each, and decode writes
-// len(dst) values (whole blocks) from src.
+// format describes a Type: rows are whole blocks of blockSize values in blockBytes bytes each. decode writes len(dst)
+// values from src; split takes one block of a quantized type apart instead.
 type format struct {
 	name       string
 	ggml       uint32
 	blockSize  int
 	blockBytes int
 	decode     func(dst []float32, src []byte)
+	split      func(to groups, src []byte)
+	Grouping
 }
 
 // superBlock is the number of values in a block of the K types.
 const superBlock = 256
 
 var formats = [...]format{
-	F32:  {"F32", 0, 1, 4, decodeF32},
-	F16:  {"F16", 1, 1, 2, decodeF16},
-	BF16: {"BF16", 30, 1, 2, decodeBF16},
-	Q4_0: {"Q4_0", 2, 32, 18, decodeQ40},
-	Q4_1: {"Q4_1", 3, 32, 20, decodeQ41},
-	Q5_0: {"Q5_0", 6, 32, 22, decodeQ50},
-	Q5_1: {"Q5_1", 7, 32, 24, decodeQ51},
-	Q8_0: {"Q8_0", 8, 32, 34, decodeQ80},
-	Q2K:  {"Q2_K", 10, superBlock, 84, decodeQ2K},
-	Q3K:  {"Q3_K", 11, superBlock, 110, decodeQ3K},
-	Q4K:  {"Q4_K", 12, superBlock, 144, decodeQ4K},
-	Q5K:  {"Q5_K", 13, superBlock, 176, decodeQ5K},
-	Q6K:  {"Q6_K", 14, superBlock, 210, decodeQ6K},
+	F32:  {"F32", 0, 1, 4, decodeF32, nil, Grouping{}},
+	F16:  {"F16", 1, 1, 2, decodeF16, nil, Grouping{}},
+	BF16: {"BF16", 30, 1, 2, decodeBF16, nil, Grouping{}},
+	Q4_0: {"Q4_0", 2, 32, 18, nil, splitQ40, Grouping{Size: 32, Bits: 4, Zero: 8, Half: true}},
+	Q4_1: {"Q4_1", 3, 32, 20, nil, splitQ41, Grouping{Size: 32, Bits: 4, Minima: true, Half: true}},
+	Q5_0: {"Q5_0", 6, 32, 22, nil, splitQ50, Grouping{Size: 32, Bits: 5, Zero: 16, Half: true}},
+	Q5_1: {"Q5_1", 7, 32, 24, nil, splitQ51, Grouping{Size: 32, Bits: 5, Minima: true, Half: true}},
+	Q8_0: {"Q8_0", 8, 32, 34, nil, splitQ80, Grouping{Size: 32, Bits: 8, Zero: 128, Half: true}},
+	Q2K:  {"Q2_K", 10, superBlock, 84, nil, splitQ2K, Grouping{Size: 16, Bits: 2, Minima: true}},
+	Q3K:  {"Q3_K", 11, superBlock, 110, nil, splitQ3K, Grouping{Size: 16, Bits: 3, Zero: 4}},
+	Q4K:  {"Q4_K", 12, superBlock, 144, nil, splitQ4K, Grouping{Size: 32, Bits: 4, Minima: true}},
+	Q5K:  {"Q5_K", 13, superBlock, 176, nil, splitQ5K, Grouping{Size: 32, Bits: 5, Minima: true}},
+	Q6K:  {"Q6_K", 14, superBlock, 210, nil, splitQ6K, Grouping{Size: 16, Bits: 6, Zero: 32}},
 	I8:   {name: "I8", blockSize: 1, blockBytes: 1, decode: decodeI8},
 	U8:   {name: "U8", blockSize: 1, blockBytes: 1, decode: decodeU8},
 }

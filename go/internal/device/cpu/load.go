@@ -6,63 +6,85 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/ops"
 	kernels "github.com/minisgl/minisgl/kernels/cpu"
 )
 
 // Load packs a weight into panels of 16 rows, several panels at a time in
 // parallel. See device.Device and kernels/cpu/pack.c.
-func (d *Device) Load(rows, cols int, dt ops.DType, fill func(dst []float32, r int)) (ops.Tensor, error) {
-	if rows <= 0 || cols <= 0 || rows > math.MaxInt32-kernels.Panel || cols >= math.MaxInt32 {
-		return ops.Tensor{}, fmt.Errorf("cpu: load: weight of %d rows and %d columns", rows, cols)
+func (d *Device) Load(w device.Weight) (ops.Tensor, error) {
+	if err := w.Check(math.MaxInt32-kernels.Panel, math.MaxInt32-1); err != nil {
+		return ops.Tensor{}, fmt.Errorf("cpu: %w", err)
 	}
-	if dt != ops.F32 && dt != ops.BF16 {
-		return ops.Tensor{}, fmt.Errorf("cpu: load: element type %v; want f32 or bf16", dt)
-	}
-	b, err := d.mem.alloc(kernels.PackedBytes(rows, cols, int(dt)))
+	b, err := d.mem.alloc(kernels.PackedBytes(w.Rows, w.Cols, int(w.DType)))
 	if err != nil {
 		return ops.Tensor{}, err
 	}
-	panels := (rows + kernels.Panel - 1) / kernels.Panel
-	p := packer{to: b, rows: rows, cols: cols, dt: dt, panels: panels, fill: fill}
+	p := packer{to: b, w: w, panels: (w.Rows + kernels.Panel - 1) / kernels.Panel}
 	var wg sync.WaitGroup
-	for range min(d.threads, panels) {
-		wg.Go(p.run)
+	for range min(d.threads, p.panels) {
+		wg.Go(func() { p.run(p.panelPacker()) })
 	}
 	wg.Wait()
 	if p.err != nil {
 		return ops.Tensor{}, fmt.Errorf("cpu: load: %w", p.err)
 	}
-	return ops.New(b.addr(), rows, cols, dt), nil
+	return ops.New(b.addr(), w.Rows, w.Cols, w.DType), nil
 }
 
 // packer packs one weight; several goroutines run it.
 type packer struct {
-	to         block
-	rows, cols int
-	dt         ops.DType
-	panels     int
-	fill       func(dst []float32, r int)
-	next       atomic.Int64
-	failed     sync.Once
-	err        error
+	to     block
+	w      device.Weight
+	panels int
+	next   atomic.Int64
+	failed sync.Once
+	err    error
 }
 
-func (p *packer) run() {
-	buf := make([]float32, kernels.Panel*p.cols)
+// run packs panels until none is left. pack packs one panel: n rows from `first` on.
+func (p *packer) run(pack func(panel, first, n int) error) {
 	for {
 		panel := int(p.next.Add(1)) - 1
 		if panel >= p.panels {
 			return
 		}
 		first := panel * kernels.Panel
-		n := min(kernels.Panel, p.rows-first)
-		for i := range n {
-			p.fill(buf[i*p.cols:(i+1)*p.cols:(i+1)*p.cols], first+i)
-		}
-		if err := kernels.PackPanel(p.to.p, buf[:n*p.cols], p.cols, int(p.dt), panel); err != nil {
+		if err := pack(panel, first, min(kernels.Panel, p.w.Rows-first)); err != nil {
 			p.failed.Do(func() { p.err = err })
 			return
 		}
+	}
+}
+
+// panelPacker returns the function that packs a panel in the form that the weight
+// gives, with a buffer of its own.
+func (p *packer) panelPacker() func(panel, first, n int) error {
+	w, cols := p.w, p.w.Cols
+	if q, ok := w.DType.Quant(); ok {
+		buf := device.MakeQuantRows(q, kernels.Panel, cols)
+		return func(panel, first, n int) error {
+			for i := range n {
+				w.Quant(buf.Rows(q, cols, i, i+1), first+i)
+			}
+			rows := buf.Rows(q, cols, 0, n)
+			return kernels.PackQuant(p.to.p, rows.Codes, rows.Scales, rows.Minima, cols, int(w.DType), panel)
+		}
+	}
+	if w.BF16 != nil {
+		return rowPacker(p, w.BF16)
+	}
+	return rowPacker(p, w.Floats)
+}
+
+func rowPacker[T float32 | uint16](p *packer, fill func(dst []T, r int)) func(panel, first, n int) error {
+	cols := p.w.Cols
+	buf := make([]T, kernels.Panel*cols)
+	return func(panel, first, n int) error {
+		for i := range n {
+			fill(buf[i*cols:(i+1)*cols:(i+1)*cols], first+i)
+		}
+		return kernels.PackPanel(p.to.p, buf[:n*cols], cols, int(p.w.DType), panel)
 	}
 }

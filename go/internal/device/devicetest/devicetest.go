@@ -22,6 +22,7 @@ func Run(t *testing.T, open Open) {
 	t.Run("memory", func(t *testing.T) { testMemory(t, open) })
 	t.Run("lists", func(t *testing.T) { testLists(t, open) })
 	t.Run("embed", func(t *testing.T) { testEmbed(t, open) })
+	t.Run("load_bf16", func(t *testing.T) { testLoadBF16(t, open) })
 	t.Run("rms_norm", func(t *testing.T) { testRMSNorm(t, open) })
 	t.Run("act_mul", func(t *testing.T) { testActMul(t, open) })
 	t.Run("gather_rows", func(t *testing.T) { testGatherRows(t, open) })
@@ -143,15 +144,38 @@ func (r *rig) strided(rows, cols, left, right int, x []float32) ops.Tensor {
 	return r.f32(rows, left+cols+right, wide).Columns(left, cols)
 }
 
-// weight loads a weight [rows, cols].
+// weight loads a weight [rows, cols] that holds x or, if it is of a quantized
+// type, codes and scales that x decides.
 func (r *rig) weight(rows, cols int, dt ops.DType, x []float32) ops.Tensor {
 	r.t.Helper()
-	tensor, err := r.d.Load(rows, cols, dt, func(dst []float32, i int) { copy(dst, x[i*cols:(i+1)*cols]) })
+	w := device.Weight{Rows: rows, Cols: cols, DType: dt}
+	if q, ok := dt.Quant(); ok {
+		w.Quant = func(dst device.QuantRow, i int) { quantize(dst, q, x[i*cols:(i+1)*cols]) }
+	} else {
+		w.Floats = func(dst []float32, i int) { copy(dst, x[i*cols:(i+1)*cols]) }
+	}
+	tensor, err := r.d.Load(w)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return tensor
 }
+
+// quantize fills dst with all kinds of codes, the largest and the smallest among
+// them, and scales and minima, of either sign, that are float16 values.
+func quantize(dst device.QuantRow, q ops.Quant, x []float32) {
+	for i, v := range x {
+		dst.Codes[i] = uint8(math.Float32bits(v)>>8) & uint8(1<<q.Bits-1)
+	}
+	dst.Codes[0], dst.Codes[len(x)-1] = 0, uint8(1<<q.Bits-1)
+	for g := range dst.Scales {
+		dst.Scales[g] = float32(math.Round(float64(x[g*q.Group]*128))) / 4096
+		dst.Minima[g] = x[g*q.Group+1]
+	}
+}
+
+// weightTypes are the types of weights.
+var weightTypes = []ops.DType{ops.F32, ops.BF16, ops.Q8, ops.Q4, ops.Q4M, ops.Q6, ops.Q8M}
 
 // run runs one list.
 func (r *rig) run(l *ops.List) {

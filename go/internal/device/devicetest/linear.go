@@ -55,6 +55,12 @@ func linearCases() []linearCase {
 		}
 		out = append(out, linearCase{200, 48, 1100, dt, true}, linearCase{1, 1500, 258, dt, false})
 	}
+	for _, dt := range weightTypes[2:] {
+		for m := 1; m <= 14; m++ {
+			out = append(out, linearCase{m, 70 + m, 32 * (1 + m%4), dt, m%2 == 0})
+		}
+		out = append(out, linearCase{200, 48, 1120, dt, true}, linearCase{1, 1500, 256, dt, false}, linearCase{1, 16, 1088, dt, false})
+	}
 	return out
 }
 
@@ -68,8 +74,11 @@ func testLinear(t *testing.T, open Open) {
 
 // A row alone gives the bits that it gives among others.
 func testLinearInvariance(t *testing.T, open Open) {
-	for _, dt := range []ops.DType{ops.F32, ops.BF16} {
+	for _, dt := range weightTypes {
 		for _, nk := range [][2]int{{150, 71}, {272, 576}} {
+			if _, quantized := dt.Quant(); quantized {
+				nk[1] = (nk[1] + 31) / 32 * 32
+			}
 			c := linearCase{40, nk[0], nk[1], dt, true}
 			r := newRig(t, open)
 			w := r.weight(c.n, c.k, c.dt, random(uint64(c.n), c.n*c.k))

@@ -4,12 +4,17 @@ import (
 	"math"
 	"testing"
 
+	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
 func testEmbed(t *testing.T, open Open) {
-	for _, dt := range []ops.DType{ops.F32, ops.BF16} {
-		for _, h := range []int{1, 7, 16, 64, 129} {
+	for _, dt := range weightTypes {
+		_, quantized := dt.Quant()
+		for _, h := range []int{1, 7, 16, 64, 129, 160} {
+			if quantized && h%32 != 0 {
+				continue
+			}
 			t.Run(name("%v/%d", dt, h), func(t *testing.T) {
 				agree(t, open, 0, func(r *rig) []float32 {
 					const vocab = 37 // not a multiple of 16
@@ -26,6 +31,33 @@ func testEmbed(t *testing.T, open Open) {
 			})
 		}
 	}
+}
+
+// A weight whose rows are bfloat16 already is the one that is rounded to it.
+func testLoadBF16(t *testing.T, open Open) {
+	const rows, cols = 37, 71
+	x := random(5, rows*cols)
+	r := newRig(t, open)
+	given, err := r.d.Load(device.Weight{Rows: rows, Cols: cols, DType: ops.BF16, BF16: func(dst []uint16, i int) {
+		for c := range dst { // halves away from zero: x has none
+			dst[c] = uint16((math.Float32bits(x[i*cols+c]) + 0x8000) >> 16)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]int32, rows)
+	for i := range ids {
+		ids[i] = int32(i)
+	}
+	embed := func(table ops.Tensor) []float32 {
+		dst := r.poisoned(rows, cols, ops.F32)
+		var l ops.List
+		l.Embed(dst, table, r.i32(ids...), ops.Tensor{}, 0)
+		r.run(&l)
+		return r.floats(dst)
+	}
+	requireSame(t, "given as bfloat16", embed(given), embed(r.weight(rows, cols, ops.BF16, x)))
 }
 
 func normScenario(r *rig, m, h int, residual bool) []float32 {
@@ -144,8 +176,9 @@ func testMemory(t *testing.T, open Open) {
 	for _, c := range []struct {
 		rows, cols int
 		dt         ops.DType
-	}{{0, 4, ops.F32}, {4, -1, ops.F32}, {4, 4, ops.I32}, {4, 4, 9}, {math.MaxInt, math.MaxInt, ops.F32}} {
-		if _, err := r.d.Load(c.rows, c.cols, c.dt, func([]float32, int) {}); err == nil {
+	}{{0, 4, ops.F32}, {4, -1, ops.F32}, {4, 4, ops.I32}, {4, 4, 99}, {4, 33, ops.Q8}, {math.MaxInt, math.MaxInt, ops.F32}} {
+		w := device.Weight{Rows: c.rows, Cols: c.cols, DType: c.dt, Floats: func([]float32, int) {}, Quant: func(device.QuantRow, int) {}}
+		if _, err := r.d.Load(w); err == nil {
 			t.Errorf("load %+v: no error", c)
 		}
 	}

@@ -79,10 +79,12 @@ func (e *experts) route(logits []float32) (ids []int, weights []float64) {
 func (e *experts) output(id int, x []float32) []float64 {
 	w := e.expert(id)
 	act := make([]float32, e.inter)
+	x = meeting(x, e.gateUp.DType)
 	for i := range act {
 		gate, up := dot(x, w.gate[i]), dot(x, w.up[i])
 		act[i] = float32(gate / (1 + math.Exp(-gate)) * up)
 	}
+	act = meeting(act, e.down.DType)
 	out := make([]float64, e.hidden)
 	for c := range out {
 		out[c] = dot(act, w.down[c])

@@ -9,7 +9,9 @@ package ref
 import (
 	"errors"
 	"fmt"
+	"math"
 
+	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
@@ -51,25 +53,44 @@ func (d *Device) Read(dst []byte, src ops.Addr) error {
 	return nil
 }
 
-// Load stores a weight as its rows, one after the other.
-func (d *Device) Load(rows, cols int, dt ops.DType, fill func(dst []float32, r int)) (ops.Tensor, error) {
-	if rows <= 0 || cols <= 0 || rows > maxDim || cols > maxDim {
-		return ops.Tensor{}, fmt.Errorf("ref: load: weight of %d rows and %d columns", rows, cols)
+// Load stores a weight as its rows, one after the other; a quantized one as the
+// float32 values that its codes stand for.
+func (d *Device) Load(w device.Weight) (ops.Tensor, error) {
+	if err := w.Check(maxDim, maxDim); err != nil {
+		return ops.Tensor{}, fmt.Errorf("ref: %w", err)
 	}
-	if dt != ops.F32 && dt != ops.BF16 {
-		return ops.Tensor{}, fmt.Errorf("ref: load: element type %v; want f32 or bf16", dt)
-	}
-	addr, err := d.mem.alloc(int64(rows) * int64(cols) * int64(dt.Size()))
+	addr, err := d.mem.alloc(int64(w.Rows) * int64(w.Cols) * int64(w.DType.Size()))
 	if err != nil {
 		return ops.Tensor{}, err
 	}
-	t := ops.New(addr, rows, cols, dt)
-	row := make([]float32, cols)
-	for r := range rows {
-		fill(row, r)
-		d.mem.view(t).setRow(r, row)
+	t := ops.New(addr, w.Rows, w.Cols, w.DType)
+	for r := range w.Rows {
+		d.mem.view(t).setRow(r, values(w, r))
 	}
 	return t, nil
+}
+
+// values returns row r of a weight.
+func values(w device.Weight, r int) []float32 {
+	out := make([]float32, w.Cols)
+	if q, ok := w.DType.Quant(); ok {
+		row := device.MakeQuantRows(q, 1, w.Cols)
+		w.Quant(row, r)
+		for c := range out {
+			out[c] = row.Value(q, c)
+		}
+		return out
+	}
+	if w.BF16 == nil {
+		w.Floats(out, r)
+		return out
+	}
+	bits := make([]uint16, w.Cols)
+	w.BF16(bits, r)
+	for c, b := range bits {
+		out[c] = math.Float32frombits(uint32(b) << 16)
+	}
+	return out
 }
 
 // Submit runs the list.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
@@ -62,7 +63,7 @@ func TestKnownValues(t *testing.T) {
 		}
 		return v
 	}
-	w, err := d.Load(2, 3, ops.F32, func(dst []float32, r int) { copy(dst, []float32{float32(r), 1, 2}) })
+	w, err := d.Load(device.Weight{Rows: 2, Cols: 3, DType: ops.F32, Floats: func(dst []float32, r int) { copy(dst, []float32{float32(r), 1, 2}) }})
 	if err != nil {
 		t.Fatal(err)
 	}

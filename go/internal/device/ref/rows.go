@@ -31,8 +31,33 @@ func (m *memory) embed(op ops.Op) {
 
 // weight is view for a tensor of Load.
 func (m *memory) weight(t ops.Tensor) view {
-	require(t.DType == ops.F32 || t.DType == ops.BF16, "weight %v: element type is not supported", t)
+	_, quantized := t.DType.Quant()
+	require(t.DType == ops.F32 || t.DType == ops.BF16 || quantized, "weight %v: element type is not supported", t)
 	return m.view(t)
+}
+
+// meeting returns x as it meets a weight of type dt: rounded to 8 bits in groups
+// of 32 if the weight is quantized.
+func meeting(x []float32, dt ops.DType) []float32 {
+	if _, ok := dt.Quant(); !ok {
+		return x
+	}
+	const group = 32
+	out := make([]float32, len(x))
+	for g := 0; g < len(x); g += group {
+		var largest float32
+		for _, v := range x[g : g+group] {
+			largest = max(largest, float32(math.Abs(float64(v))))
+		}
+		var inverse float32
+		if largest > 0 {
+			inverse = 127 / largest
+		}
+		for i, v := range x[g : g+group] {
+			out[g+i] = float32(math.RoundToEven(float64(v*inverse))) * (largest / 127)
+		}
+	}
+	return out
 }
 
 func (m *memory) rmsNorm(op ops.Op) {
@@ -77,7 +102,7 @@ func (m *memory) linear(op ops.Op) {
 	}
 	in, out := make([][]float32, x.Rows), make([][]float32, x.Rows)
 	for r := range in {
-		in[r], out[r] = x.row(r), make([]float32, w.Rows)
+		in[r], out[r] = meeting(x.row(r), w.DType), make([]float32, w.Rows)
 	}
 	for n := range bias {
 		row := w.row(n)

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/minisgl/minisgl/go/internal/ops"
+)
+
+// roundedError bounds how far the logits of tiny models may be off, as a part of
+// their size, when activations are rounded to 8 bits. A rounding is off by half a
+// percent of a row of normally distributed values, one percent where the largest
+// of 32 stands out (a step is 1/127 of it); the models have nine, which add up as
+// their squares do; and they amplify (gain).
+const roundedError = gain * 3 * 0.01
+
+// Computing with quantized weights as they are differs from computing with the
+// values that they stand for by the rounding of the activations. devicetest holds
+// the devices together operation by operation; here a value between two codes may
+// be rounded either way.
+func TestComputeAsStored(t *testing.T) {
+	for _, file := range glob(t, "*/q*.gguf") {
+		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
+			want := readExpected(t, file[:len(file)-len(".gguf")]+".json")
+			exact := newSolo(t, file, ops.F32, 0, devices(t)["cpu"])
+			if exact.mc.MoE.NumExperts > 0 {
+				t.Skip("a small error may choose another expert")
+			}
+			compareRounded(t, want, exact, newSoloAs(t, file, ops.F32, AsStored, 0, devices(t)["cpu"]), newSoloAs(t, file, ops.F32, AsStored, 0, devices(t)["ref"]))
+		})
+	}
+}
+
+func compareRounded(t *testing.T, want expected, exact, cpu, ref *solo) {
+	t.Helper()
+	rounded := false
+	for i, p := range want.Prompts {
+		for _, s := range []*solo{exact, cpu, ref} {
+			s.start(p.IDs)
+		}
+		a, b, c := exact.logits(len(p.IDs)), cpu.logits(len(p.IDs)), ref.logits(len(p.IDs))
+		if e := relativeError(a, b); !(e <= roundedError) {
+			t.Errorf("prompt %d: the logits are off by %v of their size, more than %v", i, e, roundedError)
+		} else if e > 1e-4 {
+			rounded = true
+		}
+		if e := relativeError(c, b); !(e <= roundedError) {
+			t.Errorf("prompt %d: cpu and ref differ by %v of the logits' size", i, e)
+		}
+	}
+	if !rounded {
+		t.Error("the activations were not rounded: the quantized weights were not computed with as they are")
+	}
+}
+
+// Weights that are quantized at load are near to those that they were.
+func TestQuantizeAtLoad(t *testing.T) {
+	dir := filepath.Join(tiny, "qwen3-tied")
+	want := readExpected(t, filepath.Join(dir, "expected.json"))
+	exact := newSolo(t, dir, ops.F32, 0, devices(t)["cpu"])
+	for _, c := range []struct {
+		q     Quantization
+		bound float64
+	}{{Int8, roundedError}, {Int4, 0.5}} {
+		cpu := newSoloAs(t, dir, ops.F32, c.q, 0, devices(t)["cpu"])
+		for i, p := range want.Prompts {
+			exact.start(p.IDs)
+			cpu.start(p.IDs)
+			e := relativeError(exact.logits(len(p.IDs)), cpu.logits(len(p.IDs)))
+			if !(e <= c.bound && e > 1e-4) {
+				t.Errorf("%v: prompt %d: the logits are off by %v of their size; want up to %v", c.q, i, e, c.bound)
+			}
+		}
+	}
+}
