@@ -39,8 +39,8 @@ func openTiny(t *testing.T) int64 {
 }
 
 const twoPrompts = `[
-	{"token_ids":[1,2,3],"params":{"temperature":0,"top_k":-1,"top_p":1,"min_p":0,"max_tokens":4,"ignore_eos":true}},
-	{"token_ids":[4,5],"params":{"temperature":0,"top_k":-1,"top_p":1,"min_p":0,"max_tokens":3,"ignore_eos":true}}]`
+	{"token_ids":[1,2,3],"params":{"temperature":0,"top_k":-1,"top_p":1,"min_p":0,"repetition_penalty":1,"max_tokens":4,"ignore_eos":true}},
+	{"token_ids":[4,5],"params":{"temperature":0,"top_k":-1,"top_p":1,"min_p":0,"repetition_penalty":1,"max_tokens":3,"ignore_eos":true}}]`
 
 func hooked(t *testing.T, engine int64) int64 {
 	t.Helper()

@@ -28,6 +28,9 @@ type event struct {
 	PromptTokens     int        `json:"prompt_tokens"`
 	CachedTokens     int        `json:"cached_tokens"`
 	CompletionTokens int        `json:"completion_tokens"`
+
+	Logprob        *tokenLogprob  `json:"logprob,omitempty"`         // of the token, if asked for
+	PromptLogprobs []tokenLogprob `json:"prompt_logprobs,omitempty"` // in a stream's first event, if asked for
 }
 
 var mailboxes table[*mailbox]

@@ -14,6 +14,9 @@ type output struct {
 	CompletionTokens int     `json:"completion_tokens"`
 	TTFT             float64 `json:"ttft"`
 	E2E              float64 `json:"e2e"`
+
+	Logprobs       []tokenLogprob `json:"logprobs"`        // of TokenIDs; null unless asked for
+	PromptLogprobs []tokenLogprob `json:"prompt_logprobs"` // of the prompt's tokens from the second on; null likewise
 }
 
 // newOutputs describes what the requests of a list, as resolve made them, gave.
@@ -29,6 +32,9 @@ func newOutputs(outs []llm.Output, reqs []llm.Request, list []request) []output 
 			CompletionTokens: o.Usage.CompletionTokens,
 			TTFT:             o.TTFT.Seconds(),
 			E2E:              o.E2E.Seconds(),
+
+			Logprobs:       newLogprobs(o.Logprobs, reqs[i].Params.Logprobs),
+			PromptLogprobs: newLogprobs(o.PromptLogprobs, reqs[i].Params.PromptLogprobs != nil),
 		}
 		if list[i].TokenIDs == nil {
 			told[i].PromptTokenIDs = reqs[i].TokenIDs

@@ -29,6 +29,14 @@ type params struct {
 	MaxTokens   int     `json:"max_tokens"`
 	IgnoreEOS   bool    `json:"ignore_eos"`
 	Seed        *uint64 `json:"seed"`
+
+	PresencePenalty   float64      `json:"presence_penalty"`
+	FrequencyPenalty  float64      `json:"frequency_penalty"`
+	RepetitionPenalty float64      `json:"repetition_penalty"`
+	LogitBias         [][2]float64 `json:"logit_bias"` // pairs of a token and its bias
+	MinTokens         int          `json:"min_tokens"`
+	Logprobs          *int         `json:"logprobs"`        // alternatives to report beside each token; null: no log-probabilities
+	PromptLogprobs    bool         `json:"prompt_logprobs"` // for the prompt's tokens, too
 }
 
 // template is tokenizer.TemplateOptions. Values stay JSON, which keeps the order
@@ -147,7 +155,7 @@ func parseMessages(list []message) ([]tokenizer.Message, error) {
 }
 
 func (p params) sampling() llm.SamplingParams {
-	return llm.SamplingParams{
+	out := llm.SamplingParams{
 		Temperature: p.Temperature,
 		TopK:        p.TopK,
 		TopP:        p.TopP,
@@ -155,7 +163,22 @@ func (p params) sampling() llm.SamplingParams {
 		MaxTokens:   p.MaxTokens,
 		IgnoreEOS:   p.IgnoreEOS,
 		Seed:        p.Seed,
+
+		PresencePenalty:   p.PresencePenalty,
+		FrequencyPenalty:  p.FrequencyPenalty,
+		RepetitionPenalty: p.RepetitionPenalty,
+		MinTokens:         p.MinTokens,
 	}
+	for _, pair := range p.LogitBias {
+		out.LogitBias = append(out.LogitBias, llm.TokenBias{Token: int32(pair[0]), Bias: pair[1]})
+	}
+	if p.Logprobs != nil {
+		out.Logprobs, out.TopLogprobs = true, *p.Logprobs
+	}
+	if p.PromptLogprobs {
+		out.PromptLogprobs = new(0)
+	}
+	return out
 }
 
 // withField puts a conversation's name in the place of "messages", with which

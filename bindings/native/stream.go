@@ -113,5 +113,10 @@ func newEvent(id int64, ev llm.Event) event {
 	if ev.HasToken {
 		out.TokenID = &ev.Token
 	}
+	if ev.Logprob != nil {
+		logprob := newLogprob(*ev.Logprob)
+		out.Logprob = &logprob
+	}
+	out.PromptLogprobs = newLogprobs(ev.PromptLogprob, len(ev.PromptLogprob) > 0)
 	return out
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-const someParams = `"params":{"temperature":0,"top_k":-1,"top_p":1,"min_p":0,"max_tokens":%d,"ignore_eos":true}`
+const someParams = `"params":{"temperature":0,"top_k":-1,"top_p":1,"min_p":0,"repetition_penalty":1,"max_tokens":%d,"ignore_eos":true}`
 
 func openBox(t *testing.T) int64 {
 	t.Helper()

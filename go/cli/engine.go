@@ -61,7 +61,7 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.admission, "admission", "optimistic", "KV pages to reserve: optimistic (what outputs use on average, preempting when short) or conservative (all of max_tokens)")
 	flags.IntVar(&f.mixed, "mixed-prefill-tokens", 128, "prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone")
 	flags.BoolVar(&f.disableOverlap, "disable-overlap-schedule", false, "plan a batch only when the one before is done")
-	flags.Uint64Var(&f.seed, "seed", 0, "for the random numbers of requests that bring no seed (default 42)")
+	flags.Uint64Var(&f.seed, "seed", 42, "for the random numbers of requests that bring no seed")
 	flags.Var(&f.logLevel, "log-level", "debug, info, warning or error")
 	flags.Var(&f.tensorParallel, "tensor-parallel-size", "ranks to split the model over; on a CPU they share the threads, for trying it out")
 	flags.StringVar(&f.attention, "attention-backend", "auto", "only auto in a CPU build")
@@ -97,7 +97,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
 		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
-		DisableOverlap: f.disableOverlap, Seed: f.seed, Logger: log,
+		DisableOverlap: f.disableOverlap, Seed: &f.seed, Logger: log,
 	}
 }
 

@@ -60,6 +60,8 @@ func (e *fakeEngine) Stats() llm.Stats            { return llm.Stats{} }
 func (e *fakeEngine) FlushCache() (int, error)    { return 0, nil }
 
 func (e *fakeEngine) Encode(string, bool) ([]int32, error) { return nil, nil }
+func (e *fakeEngine) TokenBytes(int32) []byte              { return nil }
+
 func (e *fakeEngine) Decode([]int32, bool) (string, error) { return "", nil }
 
 func (e *fakeEngine) Close() error {
@@ -150,7 +152,7 @@ func generateConfig(t *testing.T, args ...string) llm.Config {
 func TestEngineFlags(t *testing.T) {
 	defaults := llm.Config{
 		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", Device: "auto", TPSize: 1, MaxRunningReq: 256, PageSize: 1,
-		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic", MixedTokens: new(128),
+		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic", MixedTokens: new(128), Seed: new(uint64(42)),
 	}
 	with := func(change func(*llm.Config)) llm.Config {
 		c := defaults
@@ -172,7 +174,7 @@ func TestEngineFlags(t *testing.T) {
 		{"--max-extend-length 33", with(func(c *llm.Config) { c.MaxExtendTokens = 33 })},
 		{"--max-running-requests 4 --max-seq-len-override 99", with(func(c *llm.Config) { c.MaxRunningReq, c.MaxSeqLenOverride = 4, 99 })},
 		{"--memory 0.5 --dtype float32 --device ref --threads 3 --seed 7", with(func(c *llm.Config) {
-			c.MemoryRatio, c.DType, c.Device, c.Threads, c.Seed = 0.5, "float32", "ref", 3, 7
+			c.MemoryRatio, c.DType, c.Device, c.Threads, c.Seed = 0.5, "float32", "ref", 3, new(uint64(7))
 		})},
 		{"--disable-pynccl --cuda-graph-max-bs 256 --model-source huggingface", defaults},
 		{"--model-source modelscope --dummy-weight", with(func(c *llm.Config) { c.ModelSource, c.DummyWeight = "modelscope", true })},
@@ -288,7 +290,7 @@ func TestGenerate(t *testing.T) {
 func TestSamplingFlags(t *testing.T) {
 	f := &fakeEngines{}
 	call(t, t.Context(), f, "", "generate", "x", "--max-tokens", "9", "--temperature", "0.5", "--top-k", "3", "--top-p", "0.7", "--min-p", "0.1", "--ignore-eos")
-	want := []llm.SamplingParams{{Temperature: 0.5, TopK: 3, TopP: 0.7, MinP: 0.1, MaxTokens: 9, IgnoreEOS: true}}
+	want := []llm.SamplingParams{{Temperature: 0.5, TopK: 3, TopP: 0.7, MinP: 0.1, MaxTokens: 9, IgnoreEOS: true, RepetitionPenalty: 1}}
 	if diff := cmp.Diff(want, f.params); diff != "" {
 		t.Error(diff)
 	}

@@ -18,7 +18,13 @@ type (
 	SamplingParams = core.SamplingParams
 	FinishReason   = core.FinishReason
 	InvalidError   = core.InvalidError
+	TokenBias      = core.TokenBias
+	TokenLogprob   = core.TokenLogprob
+	Logprob        = core.Logprob
 )
+
+// MaxTopLogprobs bounds SamplingParams.TopLogprobs.
+const MaxTopLogprobs = core.MaxTopLogprobs
 
 // The reasons why a request ended.
 const (
@@ -57,6 +63,9 @@ type Event struct {
 	Stop     string       // the stop string that ended the request, if one did
 	Err      error        // why, if Finish is FinishError
 	Usage    Usage        // as of this event
+
+	Logprob       *TokenLogprob  // of the token, if SamplingParams.Logprobs asked for it
+	PromptLogprob []TokenLogprob // of the prompt's tokens, if asked for: in the first event
 }
 
 // Usage counts a request's tokens.
@@ -74,8 +83,13 @@ type Output struct {
 	TokenIDs []int32
 	Finish   FinishReason
 	Usage    Usage
-	TTFT     time.Duration // from submission to the first token
-	E2E      time.Duration // from submission to the end
+	Logprobs []TokenLogprob // of TokenIDs, if SamplingParams.Logprobs asked for them
+	// PromptLogprobs are of the prompt's tokens after position
+	// SamplingParams.PromptLogprobs.
+	PromptLogprobs []TokenLogprob
+
+	TTFT time.Duration // from submission to the first token
+	E2E  time.Duration // from submission to the end
 }
 
 // Progress tells how far a Generate call is.
@@ -105,8 +119,8 @@ type Info struct {
 // generation_config.json, for requests that don't say otherwise; nil where they
 // don't. The server uses them, Generate and Stream take each request as it is.
 type SamplingDefaults struct {
-	Temperature, TopP, MinP *float64
-	TopK                    *int
+	Temperature, TopP, MinP, RepetitionPenalty *float64
+	TopK                                       *int
 }
 
 // Apply sets the fields of p for which there is a default.
@@ -115,6 +129,7 @@ func (d SamplingDefaults) Apply(p *SamplingParams) {
 	setTo(&p.TopP, d.TopP)
 	setTo(&p.MinP, d.MinP)
 	setTo(&p.TopK, d.TopK)
+	setTo(&p.RepetitionPenalty, d.RepetitionPenalty)
 }
 
 func setTo[T any](field, value *T) {

@@ -31,7 +31,7 @@ type Config struct {
 	Admission         string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
 	MixedTokens       *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
 	DisableOverlap    bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
-	Seed              uint64       `json:"seed"`                 // of requests that bring none; default 42
+	Seed              *uint64      `json:"seed"`                 // of requests that bring none; default 42
 	Logger            *slog.Logger `json:"-"`                    // default: slog.Default()
 }
 
@@ -62,7 +62,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.MixedTokens, new(defaultMixedTokens))
 	setDefault(&c.PageSize, 1)
 	setDefault(&c.MemoryRatio, defaultMemoryRatio)
-	setDefault(&c.Seed, defaultSeed)
+	setDefault(&c.Seed, new(uint64(defaultSeed)))
 	if envTrue("MINISGL_DISABLE_OVERLAP_SCHEDULING") {
 		c.DisableOverlap = true
 	}

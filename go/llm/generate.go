@@ -107,6 +107,11 @@ func (j *job) push(out scheduler.Output, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o := &j.outputs[j.index[out.Req.UID]]
+	prompt, token := splitScores(out)
+	o.PromptLogprobs = append(o.PromptLogprobs, prompt...)
+	if token != nil {
+		o.Logprobs = append(o.Logprobs, *token)
+	}
 	if out.HasToken {
 		if len(o.TokenIDs) == 0 {
 			o.TTFT = time.Since(j.start)
@@ -128,6 +133,20 @@ func (j *job) push(out scheduler.Output, err error) {
 	if j.finished++; j.finished == len(j.outputs) {
 		close(j.done)
 	}
+}
+
+// splitScores tells an output's log-probabilities of prompt tokens from that of
+// its token; one of a token that isn't reported is left out.
+func splitScores(out scheduler.Output) (prompt []TokenLogprob, token *TokenLogprob) {
+	for _, s := range out.Scores {
+		switch {
+		case s.Prompt:
+			prompt = append(prompt, s.TokenLogprob)
+		case out.HasToken:
+			token = &s.TokenLogprob
+		}
+	}
+	return prompt, token
 }
 
 func (j *job) progress() Progress {

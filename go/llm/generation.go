@@ -28,15 +28,12 @@ func samplingDefaults(text []byte, log *slog.Logger) (SamplingDefaults, error) {
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return d, fmt.Errorf("llm: generation_config.json: %w", err)
 	}
-	d = SamplingDefaults{Temperature: raw.Temperature, TopP: raw.TopP, TopK: raw.TopK, MinP: raw.MinP}
+	d = SamplingDefaults{Temperature: raw.Temperature, TopP: raw.TopP, TopK: raw.TopK, MinP: raw.MinP, RepetitionPenalty: raw.RepetitionPenalty}
 	params := core.DefaultSampling()
 	d.Apply(&params)
 	if err := params.Validate(); err != nil {
 		log.Warn("generation_config.json recommends what can't be; its sampling parameters are left out", "error", err)
 		return SamplingDefaults{}, nil
-	}
-	if p := raw.RepetitionPenalty; p != nil && *p != 1 {
-		log.Warn("generation_config.json recommends a repetition penalty, which is not supported", "repetition_penalty", *p)
 	}
 	return d, nil
 }

@@ -43,10 +43,11 @@ type LLM struct {
 	closing  sync.Once
 	closeErr error
 
-	sinks    map[core.UID]sink // the loop's; where each request's outputs go
-	hook     ForwardHook       // the loop's
-	reporter reporter          // the loop's
-	lastEnd  time.Time         // the loop's; when the latest batch ended
+	sinks    map[core.UID]sink         // the loop's; where each request's outputs go
+	scores   map[core.UID][]core.Score // the loop's; log-probabilities that wait for a request's next output
+	hook     ForwardHook               // the loop's
+	reporter reporter                  // the loop's
+	lastEnd  time.Time                 // the loop's; when the latest batch ended
 	mu       sync.Mutex
 	stats    Stats // guarded by mu
 }
@@ -68,6 +69,7 @@ func New(ctx context.Context, cfg Config) (*LLM, error) {
 		commands: make(chan command),
 		stopped:  make(chan struct{}),
 		sinks:    make(map[core.UID]sink),
+		scores:   make(map[core.UID][]core.Score),
 	}
 	l.budget.Store(int64(cfg.MaxExtendTokens))
 	l.publish()
@@ -150,13 +152,46 @@ func (l *LLM) prepare(req Request) (*core.Req, error) {
 	if err := l.checkPrompt(ids); err != nil {
 		return nil, err
 	}
+	if err := l.checkTokens(req.Params, ids); err != nil {
+		return nil, err
+	}
 	uid := core.UID(l.nextID.Add(1))
 	params := req.Params
 	if params.Seed == nil {
-		seed := sampler.Seed(l.cfg.Seed, uid)
+		seed := sampler.Seed(*l.cfg.Seed, uid)
 		params.Seed = &seed
 	}
-	return &core.Req{UID: uid, Params: params, IDs: ids, PromptLen: len(ids)}, nil
+	r := &core.Req{UID: uid, Params: params, IDs: ids, PromptLen: len(ids)}
+	if params.MinTokens > 0 {
+		r.Ends = slices.DeleteFunc(slices.Concat(l.model.eos, req.StopTokenIDs), func(id int32) bool { return !l.isToken(id) })
+	}
+	return r, nil
+}
+
+// isToken reports whether an id can be sampled: a model may embed more ids than
+// its tokenizer has tokens.
+func (l *LLM) isToken(id int32) bool { return id >= 0 && int(id) < l.model.ids }
+
+// checkTokens checks what sampling parameters say of tokens.
+func (l *LLM) checkTokens(p SamplingParams, ids []int32) error {
+	for _, b := range p.LogitBias {
+		if !l.isToken(b.Token) {
+			return core.Invalid("logit_bias", "has token %d, but the tokens are 0 to %d", b.Token, l.model.ids-1)
+		}
+	}
+	if p.TopLogprobs > l.model.ids {
+		return core.Invalid("top_logprobs", "must be at most %d, the number of tokens, got %d", l.model.ids, p.TopLogprobs)
+	}
+	if p.PromptLogprobs == nil {
+		return nil
+	}
+	if *p.PromptLogprobs >= len(ids) {
+		return core.Invalid("prompt_logprobs", "must be below %d, the number of the prompt's tokens, got %d", len(ids), *p.PromptLogprobs)
+	}
+	if i := slices.IndexFunc(ids, func(id int32) bool { return !l.isToken(id) }); i >= 0 {
+		return core.Invalid("prompt", "token %d is %d, which has no log-probability: the tokens are 0 to %d", i, ids[i], l.model.ids-1)
+	}
+	return nil
 }
 
 func (l *LLM) checkPrompt(ids []int32) error {

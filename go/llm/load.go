@@ -29,6 +29,7 @@ type loaded struct {
 	devs []device.Device // one for each rank
 	eng  *engine.Engine
 	eos  []int32
+	ids  int // that have a token: those below
 }
 
 // Resolve turns a model's name into a path: a directory or a .gguf file as it
@@ -131,6 +132,7 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	seqLen = min(seqLen, pages*cfg.PageSize)
 	vocab := min(mc.VocabSize, m.tok.VocabSize())
 	m.info.DType = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16"}[dt]
+	m.ids = vocab
 	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, seqLen, pages
 	var src engine.Source = ck
 	if cfg.DummyWeight {

@@ -132,9 +132,9 @@ func TestGenerationConfig(t *testing.T) {
 	}{
 		{`{}`, "", llm.SamplingDefaults{}},
 		{`{"temperature":0.6,"top_p":0.95,"top_k":20,"min_p":0.05,"do_sample":true,"repetition_penalty":1.0}`, "",
-			llm.SamplingDefaults{Temperature: ptr(0.6), TopP: ptr(0.95), TopK: &topK, MinP: ptr(0.05)}},
+			llm.SamplingDefaults{Temperature: ptr(0.6), TopP: ptr(0.95), TopK: &topK, MinP: ptr(0.05), RepetitionPenalty: ptr(1)}},
 		{`{"temperature":null,"top_p":0.8}`, "", llm.SamplingDefaults{TopP: ptr(0.8)}},
-		{`{"repetition_penalty":1.1}`, "repetition penalty", llm.SamplingDefaults{}},
+		{`{"repetition_penalty":1.1}`, "", llm.SamplingDefaults{RepetitionPenalty: ptr(1.1)}},
 		{`{"temperature":-1,"top_p":0.8}`, "temperature: must be", llm.SamplingDefaults{}},
 	} {
 		l, log := openLogged(t, llm.Config{DummyWeight: true, Model: variant(t, map[string][]byte{"generation_config.json": []byte(test.text)})})

@@ -12,7 +12,8 @@ type command struct {
 	kind  commandKind
 	reqs  []*core.Req // of addReqs
 	sink  sink        // where their outputs go
-	uids  []core.UID  // of abortReqs
+	uids  []core.UID  // of abortReqs and stopReq
+	usage Usage       // of stopReq
 	hook  ForwardHook // of setHook
 	count chan int    // of countLive and flushCache
 	reply chan error  // of checkIntegrity and setHook
@@ -23,6 +24,7 @@ type commandKind uint8
 const (
 	addReqs commandKind = iota
 	abortReqs
+	stopReq // a stop string ended it
 	abortAll
 	countLive
 	checkIntegrity
@@ -106,6 +108,8 @@ func (l *LLM) do(c command) bool {
 		for _, uid := range c.uids {
 			l.abort(uid)
 		}
+	case stopReq:
+		l.stop(c.uids[0], c.usage)
 	case abortAll:
 		l.abortAll()
 	case countLive:
@@ -161,6 +165,11 @@ func (l *LLM) finish(f *flight) {
 // complete hands out what a batch gave.
 func (l *LLM) complete(f *flight, next []int32) {
 	l.count(f)
+	for _, s := range l.eng.Scores() {
+		if _, ok := l.sinks[s.UID]; ok {
+			l.scores[s.UID] = append(l.scores[s.UID], s)
+		}
+	}
 	for _, out := range l.sched.Complete(f.batch, next) {
 		l.deliver(out, nil)
 	}
@@ -181,6 +190,7 @@ func (l *LLM) deliver(out scheduler.Output, err error) {
 	if !ok {
 		return
 	}
+	out.Scores = l.takeScores(out.Req.UID)
 	if out.Finish != "" {
 		delete(l.sinks, out.Req.UID)
 		l.countFinish(out)
@@ -188,13 +198,31 @@ func (l *LLM) deliver(out scheduler.Output, err error) {
 	s.push(out, err)
 }
 
+// takeScores returns the log-probabilities of a request that have come since its
+// last output.
+func (l *LLM) takeScores(uid core.UID) []core.Score {
+	scores := l.scores[uid]
+	delete(l.scores, uid)
+	return scores
+}
+
 // abort ends a request that is still there.
 func (l *LLM) abort(uid core.UID) {
 	if s, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
 		delete(l.sinks, uid)
+		delete(l.scores, uid)
 		out := scheduler.Output{Req: &core.Req{UID: uid}, Finish: core.FinishAbort}
 		l.countFinish(out)
 		s.push(out, nil)
+	}
+}
+
+// stop ends a request whose reader has all that it wanted: that is no abort.
+func (l *LLM) stop(uid core.UID, usage Usage) {
+	if _, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
+		delete(l.sinks, uid)
+		delete(l.scores, uid)
+		l.countFinish(scheduler.Output{Req: &core.Req{UID: uid, CachedLen: usage.CachedTokens}, Finish: core.FinishStop})
 	}
 }
 

@@ -63,15 +63,17 @@ func (s *Stream) Next(ctx context.Context) (Event, error) {
 // event turns a token into text. A stop string or a stop token ends the request
 // here: the engine doesn't know of them, so what it computes on is aborted.
 func (s *Stream) event(it item) Event {
-	ev := Event{Token: it.token, HasToken: it.hasToken, Finish: it.finish, Err: it.err}
+	ev := Event{Token: it.token, HasToken: it.hasToken, Finish: it.finish, Err: it.err, Logprob: it.logprob, PromptLogprob: it.prompt}
 	text := ""
+	if it.hasToken {
+		s.usage.CachedTokens = it.cached
+	}
 	switch {
 	case it.hasToken && slices.Contains(s.stopIDs, it.token):
-		ev = Event{Finish: FinishStop}
+		ev = Event{Finish: FinishStop, PromptLogprob: it.prompt}
 	case it.hasToken:
 		text = s.detok.Push(it.token)
 		s.usage.CompletionTokens++
-		s.usage.CachedTokens = it.cached
 	}
 	if ev.Finish != "" {
 		text += s.detok.Flush()
@@ -87,7 +89,7 @@ func (s *Stream) event(it item) Event {
 		s.ended = true
 		s.unhook()
 		if it.finish == "" {
-			s.abort()
+			s.l.send(command{kind: stopReq, uids: []core.UID{s.uid}, usage: s.usage})
 		}
 	}
 	ev.Usage = s.usage
@@ -118,12 +120,15 @@ type item struct {
 	cached   int
 	finish   FinishReason
 	err      error
+	prompt   []TokenLogprob
+	logprob  *TokenLogprob
 }
 
 // push implements sink.
 func (q *queue) push(out scheduler.Output, err error) {
+	prompt, logprob := splitScores(out)
 	q.mu.Lock()
-	q.items = append(q.items, item{out.Token, out.HasToken, out.Req.CachedLen, out.Finish, err})
+	q.items = append(q.items, item{out.Token, out.HasToken, out.Req.CachedLen, out.Finish, err, prompt, logprob})
 	q.mu.Unlock()
 	select {
 	case q.ready <- struct{}{}:

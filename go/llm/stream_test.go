@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/minisgl/minisgl/go/llm"
 )
 
@@ -241,5 +243,38 @@ func TestConfigErrors(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), field) {
 			t.Errorf("%s: error %v", field, err)
 		}
+	}
+}
+
+// TestStopIsNoAbort: the statistics tell a request that ended as it was asked to
+// from one that was cut short.
+func TestStopIsNoAbort(t *testing.T) {
+	l := tiny(t, nil)
+	req := endless(1, 2, 3)
+	req.Params.LogitBias = []llm.TokenBias{{Token: 'x', Bias: 100}}
+	req.StopTokenIDs = []int32{'x'}
+	eventsOf(t, l, req)
+	eventsOf(t, l, req)
+	waitIdle(t, l)
+	if s := l.Stats(); s.AbortedReqs != 0 || s.FinishedReqs != 2 || s.CachedTokens != 2 {
+		t.Errorf("after two stops: %d aborted, %d finished, %d tokens cached", s.AbortedReqs, s.FinishedReqs, s.CachedTokens)
+	}
+}
+
+// TestSeedZero: zero is a seed like any other, and not the default.
+func TestSeedZero(t *testing.T) {
+	sampled := workload(4)[2:4]
+	draw := func(seed *uint64) [][]int32 {
+		return tokens(t, tiny(t, func(c *llm.Config) { c.Seed = seed }), sampled)
+	}
+	zero := draw(new(uint64(0)))
+	if !cmp.Equal(zero, draw(new(uint64(0)))) {
+		t.Error("seed 0 gives different tokens")
+	}
+	if cmp.Equal(zero, draw(nil)) {
+		t.Error("seed 0 gives the tokens of the default seed")
+	}
+	if !cmp.Equal(draw(nil), draw(new(uint64(42)))) {
+		t.Error("the default seed is not 42")
 	}
 }

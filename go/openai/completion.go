@@ -30,12 +30,29 @@ func ParseCompletion(data []byte, absent core.SamplingParams) (*CompletionReques
 	req := &CompletionRequest{Generation: parseGeneration(f, absent), Echo: f.flag("echo")}
 	req.Prompts, req.Many = f.prompts("prompt")
 	checkChoices(f, "prompt", len(req.Prompts)*req.N)
+	parseTextLogprobs(f, req)
 	refuse(f, unsupported)
 	refuse(f, []field{{"suffix", []string{`""`}}, {"best_of", []string{"1"}}})
 	if f.err != nil {
 		return nil, f.err
 	}
 	return req, nil
+}
+
+// parseTextLogprobs reads the number of alternatives to report beside each token.
+func parseTextLogprobs(f *fields, req *CompletionRequest) {
+	const member = "logprobs"
+	if _, ok := f.raw(member); !ok {
+		return
+	}
+	p := &req.Sampling
+	p.Logprobs, p.TopLogprobs = true, f.integer(member, 0)
+	if p.TopLogprobs < 0 || p.TopLogprobs > core.MaxTopLogprobs {
+		f.fail(Invalid(f.name(member), "must be from 0 to %d, got %d", core.MaxTopLogprobs, p.TopLogprobs))
+	}
+	if req.Echo {
+		p.PromptLogprobs = new(0)
+	}
 }
 
 // checkChoices bounds what one request may ask for.

@@ -30,7 +30,7 @@ func TestParseCompletionPrompts(t *testing.T) {
 			continue
 		}
 		want := &CompletionRequest{
-			Generation: Generation{N: 1, Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: 16}},
+			Generation: Generation{N: 1, Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: 16, RepetitionPenalty: 1}},
 			Prompts:    test.want, Many: test.many, Echo: true,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -68,8 +68,10 @@ func TestParseCompletionErrors(t *testing.T) {
 		{`"prompt":"a","n":0`, "n"},
 		{`"prompt":"a","best_of":2`, "best_of"},
 		{`"prompt":"a","suffix":"x"`, "suffix"},
-		{`"prompt":"a","logprobs":1`, "logprobs"},
-		{`"prompt":"a","min_tokens":1`, "min_tokens"},
+		{`"prompt":"a","logprobs":21`, "logprobs"},
+		{`"prompt":"a","logprobs":-1`, "logprobs"},
+		{`"prompt":"a","logprobs":true`, "logprobs"},
+		{`"prompt":"a","min_tokens":17`, "min_tokens"},
 		{`"prompt":"a","top_p":0`, "top_p"},
 		{`"prompt":"a","stop":""`, "stop"},
 		{`"prompt":"a","stop":["ok",""]`, "stop[1]"},
@@ -96,8 +98,8 @@ func TestStopForms(t *testing.T) {
 
 func TestParseGenerate(t *testing.T) {
 	seven := uint64(7)
-	base := core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: 128}
-	greedy := core.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 5, IgnoreEOS: true}
+	base := core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: 128, RepetitionPenalty: 1}
+	greedy := core.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 5, RepetitionPenalty: 1, IgnoreEOS: true}
 	tests := []struct {
 		name, body string
 		want       GenerateRequest
@@ -112,7 +114,7 @@ func TestParseGenerate(t *testing.T) {
 				{Prompt: Prompt{TokenIDs: []int32{2}}, RID: "b", Sampling: base, N: 2, Stop: []string{"x"}, StopTokenIDs: []int32{3}},
 			}}},
 		{"n", `{"text":"a","sampling_params":{"n":2,"sampling_seed":7}}`, GenerateRequest{Many: true, Prompts: []GeneratePrompt{
-			{Prompt: Prompt{Text: "a"}, N: 2, Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: 128, Seed: &seven}},
+			{Prompt: Prompt{Text: "a"}, N: 2, Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: 128, RepetitionPenalty: 1, Seed: &seven}},
 		}}},
 		{"plain", `{"prompt":"a","max_tokens":5,"ignore_eos":true}`,
 			GenerateRequest{Plain: true, Stream: true, Prompts: []GeneratePrompt{{Prompt: Prompt{Text: "a"}, Sampling: greedy, N: 1}}}},
@@ -143,9 +145,15 @@ func TestParseGenerateErrors(t *testing.T) {
 		{`{"text":["a"],"sampling_params":[3]}`, "sampling_params[0]"},
 		{`{"text":"a","sampling_params":{"temperature":-1}}`, "sampling_params.temperature"},
 		{`{"text":["a"],"sampling_params":[{"stop":""}]}`, "sampling_params[0].stop"},
-		{`{"text":"a","sampling_params":{"min_new_tokens":1}}`, "sampling_params.min_new_tokens"},
+		{`{"text":"a","sampling_params":{"min_new_tokens":129}}`, "sampling_params.min_new_tokens"},
 		{`{"text":"a","sampling_params":{"max_new_tokens":0}}`, "sampling_params.max_new_tokens"},
-		{`{"text":"a","return_logprob":true}`, "return_logprob"},
+		{`{"text":"a","return_logprob":1}`, "return_logprob"},
+		{`{"text":["a","b"],"return_logprob":[true]}`, "return_logprob"},
+		{`{"text":["a","b"],"return_logprob":[true,3]}`, "return_logprob[1]"},
+		{`{"text":"a","top_logprobs_num":21}`, "top_logprobs_num"},
+		{`{"text":"a","logprob_start_len":-2}`, "logprob_start_len"},
+		{`{"text":"a","token_ids_logprob":[1]}`, "token_ids_logprob"},
+		{`{"text":"a","sampling_params":{"repetition_penalty":0}}`, "sampling_params.repetition_penalty"},
 		{`{"prompt":"a"}`, "max_tokens"},
 		{`{"prompt":["a"],"max_tokens":1}`, "prompt"},
 	} {

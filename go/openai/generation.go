@@ -1,10 +1,12 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/minisgl/minisgl/go/internal/core"
@@ -69,17 +71,44 @@ func parseSampling(f *fields, absent core.SamplingParams) core.SamplingParams {
 		MaxTokens:   f.count("max_tokens", absent.MaxTokens),
 		IgnoreEOS:   f.flag("ignore_eos"),
 		Seed:        f.seed("seed"),
+
+		PresencePenalty:   f.number("presence_penalty", absent.PresencePenalty),
+		FrequencyPenalty:  f.number("frequency_penalty", absent.FrequencyPenalty),
+		RepetitionPenalty: f.number("repetition_penalty", absent.RepetitionPenalty),
+		LogitBias:         f.biases("logit_bias"),
+		MinTokens:         f.integer("min_tokens", 0),
 	}
 	p.MaxTokens = f.count("max_completion_tokens", p.MaxTokens)
-	checkSampling(f, p)
+	checkSampling(f, p, nil)
 	return p
 }
 
-func checkSampling(f *fields, p core.SamplingParams) {
+// checkSampling reports a field that is out of range, under its name in names if
+// it has one there.
+func checkSampling(f *fields, p core.SamplingParams, names map[string]string) {
 	var invalid *core.InvalidError
 	if err := p.Validate(); f.err == nil && errors.As(err, &invalid) {
-		f.fail(Invalid(f.name(invalid.Field), "%s", invalid.Message))
+		f.fail(Invalid(f.name(cmp.Or(names[invalid.Field], invalid.Field)), "%s", invalid.Message))
 	}
+}
+
+// biases reads an object of biases by token id, written as a string; nil if it is
+// absent.
+func (f *fields) biases(member string) []core.TokenBias {
+	o := f.object(member)
+	var list []core.TokenBias
+	for name := range o.members {
+		id, err := strconv.ParseInt(name, 10, 32)
+		if err != nil || id < 0 {
+			o.fail(Invalid(f.name(member), "has the key %q, which is no token id", brief([]byte(name))))
+		}
+		list = append(list, core.TokenBias{Token: int32(id), Bias: o.number(name, 0)})
+	}
+	if o.err != nil {
+		f.fail(o.err)
+	}
+	slices.SortFunc(list, func(a, b core.TokenBias) int { return int(a.Token) - int(b.Token) })
+	return list
 }
 
 func parseN(f *fields) int {

@@ -14,6 +14,8 @@ type GenerateRequest struct {
 	Many    bool             // they came as a list, or n is above 1: so does the answer
 	Stream  bool
 	Plain   bool // mini-sglang's form: the answer is a stream of bare text
+
+	LogprobTexts bool // write each token's text beside its log-probability
 }
 
 // GeneratePrompt is one prompt and what is to become of it.
@@ -39,7 +41,7 @@ var (
 		{"image_data", []string{"[]"}},
 		{"audio_data", []string{"[]"}},
 		{"video_data", []string{"[]"}},
-		{"return_logprob", []string{"false"}},
+		{"token_ids_logprob", []string{"[]"}},
 		{"return_hidden_states", []string{"false"}},
 		{"return_routed_experts", []string{"false"}},
 		{"lora_path", nil},
@@ -47,11 +49,6 @@ var (
 		{"custom_logit_processor", nil},
 	}
 	unsupportedNativeSampling = []field{
-		{"min_new_tokens", []string{"0"}},
-		{"presence_penalty", []string{"0"}},
-		{"frequency_penalty", []string{"0"}},
-		{"repetition_penalty", []string{"1"}},
-		{"logit_bias", []string{"{}"}},
 		{"skip_special_tokens", []string{"true"}},
 		{"no_stop_trim", []string{"false"}},
 		{"stop_regex", []string{"[]"}},
@@ -117,9 +114,11 @@ func parseNative(f *fields, req *GenerateRequest, absent core.SamplingParams) {
 	}
 	req.Many = many
 	req.Stream = f.flag("stream")
+	req.LogprobTexts = f.flag("return_text_in_logprobs")
 	refuse(f, unsupportedNative)
 	params := parseNativeParams(f, len(prompts), absent)
 	rids := parseRIDs(f, len(prompts))
+	logprobs := parseNativeLogprobs(f, len(prompts))
 	if f.err != nil {
 		return
 	}
@@ -127,6 +126,7 @@ func parseNative(f *fields, req *GenerateRequest, absent core.SamplingParams) {
 	for i, p := range prompts {
 		prompt := params[i]
 		prompt.Prompt, prompt.RID = p, rids[i]
+		logprobs[i].apply(&prompt.Sampling)
 		req.Prompts = append(req.Prompts, prompt)
 		choices += prompt.N
 	}
@@ -173,12 +173,18 @@ func parseNativeSampling(f, o *fields, absent core.SamplingParams) GeneratePromp
 			MaxTokens:   o.count("max_new_tokens", nativeTokens),
 			IgnoreEOS:   o.flag("ignore_eos"),
 			Seed:        o.seed("sampling_seed"),
+
+			PresencePenalty:   o.number("presence_penalty", absent.PresencePenalty),
+			FrequencyPenalty:  o.number("frequency_penalty", absent.FrequencyPenalty),
+			RepetitionPenalty: o.number("repetition_penalty", absent.RepetitionPenalty),
+			LogitBias:         o.biases("logit_bias"),
+			MinTokens:         o.integer("min_new_tokens", 0),
 		},
 		N:            parseN(o),
 		Stop:         parseStop(o),
 		StopTokenIDs: o.tokenIDs("stop_token_ids"),
 	}
-	checkSampling(o, p.Sampling)
+	checkSampling(o, p.Sampling, map[string]string{"min_tokens": "min_new_tokens"})
 	refuse(o, unsupportedNativeSampling)
 	if o.err != nil {
 		f.fail(o.err)

@@ -17,7 +17,17 @@ type GenerateMeta struct {
 	CompletionTokens int           `json:"completion_tokens"`
 	CachedTokens     int           `json:"cached_tokens"`
 	Latency          *float64      `json:"e2e_latency,omitempty"` // seconds, at the end
+
+	// Left out unless they were asked for. The first of the prompt's tokens has no
+	// log-probability.
+	InputLogprobs  []NativeLogprob   `json:"input_token_logprobs,omitempty"`
+	OutputLogprobs []NativeLogprob   `json:"output_token_logprobs,omitempty"`
+	InputTop       [][]NativeLogprob `json:"input_top_logprobs,omitempty"`
+	OutputTop      [][]NativeLogprob `json:"output_top_logprobs,omitempty"`
 }
+
+// NativeLogprob is [log-probability or null, token id, text or null].
+type NativeLogprob [3]any
 
 // NativeFinish says why a request ended: Type is stop, length or abort.
 type NativeFinish struct {

@@ -20,7 +20,7 @@ type ChatRequest struct {
 // DefaultSampling is OpenAI's sampling: of all tokens, at temperature 1, with no
 // limit but the context's.
 func DefaultSampling() core.SamplingParams {
-	return core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: maxInteger}
+	return core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: maxInteger, RepetitionPenalty: 1}
 }
 
 // ParseChat reads and checks the body of a chat request. What it doesn't say of
@@ -37,6 +37,7 @@ func ParseChat(data []byte, absent core.SamplingParams) (*ChatRequest, error) {
 		TemplateKwargs: parseTemplateKwargs(f),
 	}
 	parseMessagesOrPrompt(f, req)
+	parseChatLogprobs(f, &req.Sampling)
 	refuse(f, unsupported)
 	if f.err != nil {
 		return nil, f.err
@@ -57,6 +58,11 @@ func parseMessagesOrPrompt(f *fields, req *ChatRequest) {
 	default:
 		f.fail(Invalid("messages", "is missing"))
 	}
+}
+
+func parseChatLogprobs(f *fields, p *core.SamplingParams) {
+	p.Logprobs, p.TopLogprobs = f.flag("logprobs"), f.integer("top_logprobs", 0)
+	checkSampling(f, *p, nil)
 }
 
 func parseTools(f *fields) []json.RawMessage {
@@ -90,13 +96,6 @@ type field struct {
 
 // unsupported lists the fields that can't be honoured.
 var unsupported = []field{
-	{"min_tokens", []string{"0"}},
-	{"logprobs", []string{"false"}},
-	{"top_logprobs", []string{"0"}},
-	{"presence_penalty", []string{"0"}},
-	{"frequency_penalty", []string{"0"}},
-	{"repetition_penalty", []string{"1"}},
-	{"logit_bias", []string{"{}"}},
 	{"response_format", []string{`{"type":"text"}`}},
 	{"tool_choice", []string{`"auto"`, `"none"`}},
 	{"functions", []string{"[]"}},

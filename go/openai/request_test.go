@@ -28,7 +28,7 @@ func TestParseChatDefaults(t *testing.T) {
 	got := parsed(t, `{`+hi+`}`)
 	want := &ChatRequest{
 		Messages:   []Message{{Role: "user", Content: "hi"}},
-		Generation: Generation{N: 1, Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: math.MaxInt32}},
+		Generation: Generation{N: 1, Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: math.MaxInt32, RepetitionPenalty: 1}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -36,16 +36,16 @@ func TestParseChatDefaults(t *testing.T) {
 }
 
 func TestParseChatFillsIn(t *testing.T) {
-	absent := core.SamplingParams{Temperature: 0.6, TopK: 20, TopP: 0.95, MinP: 0.05, MaxTokens: 9}
+	absent := core.SamplingParams{Temperature: 0.6, TopK: 20, TopP: 0.95, MinP: 0.05, MaxTokens: 9, RepetitionPenalty: 1}
 	for _, test := range []struct {
 		members string
 		want    core.SamplingParams
 	}{
 		{`"top_k":null`, absent},
-		{`"temperature":0,"top_p":1,"top_k":-1,"min_p":0,"max_tokens":7`, core.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 7}},
+		{`"temperature":0,"top_p":1,"top_k":-1,"min_p":0,"max_tokens":7`, core.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 7, RepetitionPenalty: 1}},
 	} {
 		got, err := ParseChat([]byte(`{`+test.members+`,`+hi+`}`), absent)
-		if err != nil || got.Sampling != test.want {
+		if err != nil || !cmp.Equal(got.Sampling, test.want) {
 			t.Errorf("%s: got %+v (%v), want %+v", test.members, got.Sampling, err, test.want)
 		}
 	}
@@ -65,7 +65,7 @@ func TestParseChatFields(t *testing.T) {
 	want := &ChatRequest{
 		Generation: Generation{
 			Model: "m", N: 2, Stop: []string{"x", "é"}, StopTokenIDs: []int32{7, 8},
-			Sampling: core.SamplingParams{TopK: 40, TopP: 0.9, MinP: 0.1, MaxTokens: 7, IgnoreEOS: true, Seed: &seed},
+			Sampling: core.SamplingParams{TopK: 40, TopP: 0.9, MinP: 0.1, MaxTokens: 7, RepetitionPenalty: 1, IgnoreEOS: true, Seed: &seed},
 			Stream:   true, IncludeUsage: true, ContinuousUsage: true,
 		},
 		Messages: []Message{
@@ -227,12 +227,10 @@ func checkError(t *testing.T, err error, param, message string) {
 
 func TestParseChatUnsupported(t *testing.T) {
 	for _, member := range []string{
-		`"min_tokens":1`,
-		`"logprobs":true`, `"top_logprobs":2`, `"presence_penalty":0.5`, `"frequency_penalty":-1`,
-		`"repetition_penalty":1.1`, `"logit_bias":{"5":1}`, `"response_format":{"type":"json_object"}`,
+		`"response_format":{"type":"json_object"}`,
 		`"tool_choice":"required"`, `"tool_choice":{"type":"function"}`, `"functions":[{}]`,
 		`"modalities":["text","audio"]`, `"continue_final_message":true`, `"regex":"a+"`,
-		`"logit_bias":{"` + strings.Repeat("5", 1000) + `":1}`,
+		`"functions":["` + strings.Repeat("5", 1000) + `"]`,
 	} {
 		_, err := ParseChat([]byte(`{`+member+`,`+hi+`}`), DefaultSampling())
 		name, _, _ := strings.Cut(strings.TrimPrefix(member, `"`), `"`)
@@ -241,6 +239,31 @@ func TestParseChatUnsupported(t *testing.T) {
 		if errors.As(err, &e); e.Code != CodeUnsupported {
 			t.Errorf("%s: code %v, want %s", member, e.Code, CodeUnsupported)
 		}
+	}
+}
+
+func TestParseChatPenaltiesAndLogprobs(t *testing.T) {
+	got := parsed(t, `{"presence_penalty":-2,"frequency_penalty":0.5,"repetition_penalty":1.3,"min_tokens":3,"max_tokens":9,
+		"logit_bias":{"50":-100,"7":2.5},"logprobs":true,"top_logprobs":20,`+hi+`}`)
+	want := DefaultSampling()
+	want.PresencePenalty, want.FrequencyPenalty, want.RepetitionPenalty, want.MinTokens, want.MaxTokens = -2, 0.5, 1.3, 3, 9
+	want.LogitBias = []core.TokenBias{{Token: 7, Bias: 2.5}, {Token: 50, Bias: -100}}
+	want.Logprobs, want.TopLogprobs = true, 20
+	if diff := cmp.Diff(want, got.Sampling); diff != "" {
+		t.Error(diff)
+	}
+	for member, param := range map[string]string{
+		`"presence_penalty":2.1`: "presence_penalty", `"presence_penalty":"1"`: "presence_penalty",
+		`"frequency_penalty":-2.1`: "frequency_penalty", `"repetition_penalty":0`: "repetition_penalty",
+		`"repetition_penalty":2.1`: "repetition_penalty", `"min_tokens":-1`: "min_tokens",
+		`"min_tokens":5,"max_tokens":4`: "min_tokens", `"logit_bias":[]`: "logit_bias",
+		`"logit_bias":{"a":1}`: "logit_bias", `"logit_bias":{"-1":1}`: "logit_bias", `"logit_bias":{"1":101}`: "logit_bias",
+		`"logit_bias":{"1":"x"}`: "logit_bias.1", `"logit_bias":{"99999999999":1}`: "logit_bias",
+		`"logprobs":1`: "logprobs", `"top_logprobs":1`: "top_logprobs",
+		`"logprobs":true,"top_logprobs":21`: "top_logprobs", `"logprobs":true,"top_logprobs":-1`: "top_logprobs",
+	} {
+		_, err := ParseChat([]byte(`{`+member+`,`+hi+`}`), DefaultSampling())
+		checkError(t, err, param, "")
 	}
 }
 

@@ -21,10 +21,10 @@ type ChatResponse struct {
 
 // ChatChoice is one answer.
 type ChatChoice struct {
-	Index        int         `json:"index"`
-	Message      ChatMessage `json:"message"`
-	Logprobs     any         `json:"logprobs"`
-	FinishReason string      `json:"finish_reason"`
+	Index        int           `json:"index"`
+	Message      ChatMessage   `json:"message"`
+	Logprobs     *ChatLogprobs `json:"logprobs"`
+	FinishReason string        `json:"finish_reason"`
 }
 
 // ChatMessage is the assistant's message.
@@ -55,9 +55,10 @@ type ChatUsageChunk struct {
 // ChunkChoice is a choice's part of a chunk. FinishReason is nil until the
 // choice's last chunk.
 type ChunkChoice struct {
-	Index        int     `json:"index"`
-	Delta        Delta   `json:"delta"`
-	FinishReason *string `json:"finish_reason"`
+	Index        int           `json:"index"`
+	Delta        Delta         `json:"delta"`
+	Logprobs     *ChatLogprobs `json:"logprobs,omitempty"` // of the chunk's token, if asked for
+	FinishReason *string       `json:"finish_reason"`
 }
 
 // Delta is what a chunk adds to the message. Content may be "" (the token's text
@@ -86,10 +87,10 @@ type TextUsageChunk struct {
 
 // TextChoice is one text, or, in a stream, a part of it.
 type TextChoice struct {
-	Index        int     `json:"index"`
-	Text         string  `json:"text"`
-	Logprobs     any     `json:"logprobs"`
-	FinishReason *string `json:"finish_reason"` // nil until the choice's last chunk
+	Index        int           `json:"index"`
+	Text         string        `json:"text"`
+	Logprobs     *TextLogprobs `json:"logprobs"`
+	FinishReason *string       `json:"finish_reason"` // nil until the choice's last chunk
 }
 
 // Usage counts a request's tokens.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _MAX_SEED = 2**64 - 1
+_MAX_LOGPROBS = 20
+_MAX_BIASES = 1024
 
 
 @dataclass(slots=True)
@@ -23,6 +26,16 @@ class SamplingParams:
         min_p: Then drop tokens below this share of the likeliest one; 0 drops none.
         seed: Makes random choices repeatable; None takes the engine's seed and the
             request's number.
+        presence_penalty: Subtracted from the logits of tokens that were generated, -2 to 2.
+        frequency_penalty: Subtracted as often as they were, -2 to 2.
+        repetition_penalty: Then divides their logits, or multiplies negative ones; above 0,
+            at most 2, and 1 does nothing. The prompt's tokens don't count, as in sglang.
+        logit_bias: Added to logits: -100 to 100 by token id, for at most 1024 tokens.
+        min_tokens: Until so many tokens the end of the sequence is not drawn.
+        logprobs: Report each token's log-probability, and those of so many of the likeliest
+            tokens in its place, 0 to 20; None reports nothing. It is taken after
+            temperature and penalties, and before top_k, top_p and min_p.
+        prompt_logprobs: Report those of the prompt's tokens, too; needs logprobs.
 
     Raises:
         TypeError: A value of the wrong type.
@@ -36,6 +49,13 @@ class SamplingParams:
     max_tokens: int = 1024
     min_p: float = 0.0
     seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] | None = None
+    min_tokens: int = 0
+    logprobs: int | None = None
+    prompt_logprobs: bool = False
 
     def __post_init__(self) -> None:
         self.temperature = as_float("temperature", self.temperature)
@@ -46,7 +66,16 @@ class SamplingParams:
         self.min_p = as_float("min_p", self.min_p)
         if self.seed is not None:
             self.seed = as_int("seed", self.seed)
+        self.presence_penalty = as_float("presence_penalty", self.presence_penalty)
+        self.frequency_penalty = as_float("frequency_penalty", self.frequency_penalty)
+        self.repetition_penalty = as_float("repetition_penalty", self.repetition_penalty)
+        self.logit_bias = _as_biases(self.logit_bias)
+        self.min_tokens = as_int("min_tokens", self.min_tokens)
+        if self.logprobs is not None:
+            self.logprobs = as_int("logprobs", self.logprobs)
+        self.prompt_logprobs = as_bool("prompt_logprobs", self.prompt_logprobs)
         self._check_ranges()
+        self._check_penalties()
 
     def _check_ranges(self) -> None:
         check(self.temperature >= 0, "temperature", "at least 0", self.temperature)
@@ -56,11 +85,36 @@ class SamplingParams:
         check(0 <= self.min_p < 1, "min_p", "in [0, 1)", self.min_p)
         seed_fits = self.seed is None or 0 <= self.seed <= _MAX_SEED
         check(seed_fits, "seed", "None or from 0 to 2**64 - 1", self.seed)
+        logprobs_fit = self.logprobs is None or 0 <= self.logprobs <= _MAX_LOGPROBS
+        check(logprobs_fit, "logprobs", f"None or from 0 to {_MAX_LOGPROBS}", self.logprobs)
+        wanted = not self.prompt_logprobs or self.logprobs is not None
+        check(wanted, "prompt_logprobs", "False, or logprobs be given", self.prompt_logprobs)
+
+    def _check_penalties(self) -> None:
+        check(abs(self.presence_penalty) <= 2, "presence_penalty", "from -2 to 2", self.presence_penalty)
+        check(abs(self.frequency_penalty) <= 2, "frequency_penalty", "from -2 to 2", self.frequency_penalty)
+        repetition_fits = 0 < self.repetition_penalty <= 2
+        check(repetition_fits, "repetition_penalty", "above 0 and at most 2", self.repetition_penalty)
+        min_fits = 0 <= self.min_tokens <= self.max_tokens
+        check(min_fits, "min_tokens", f"from 0 to max_tokens, {self.max_tokens}", self.min_tokens)
+        biases = self.logit_bias or {}
+        check(len(biases) <= _MAX_BIASES, "logit_bias", f"for at most {_MAX_BIASES} tokens", len(biases))
+        for token, bias in biases.items():
+            check(0 <= token < 2**31, "logit_bias", "by token id", token)
+            check(abs(bias) <= 100, f"logit_bias[{token}]", "from -100 to 100", bias)
 
     @property
     def is_greedy(self) -> bool:
         """Whether each token is the likeliest one."""
         return self.temperature == 0 or self.top_k == 1
+
+
+def _as_biases(value: Any) -> dict[int, float] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(f"logit_bias must be a dict of biases by token id, got {value!r}")
+    return {as_int("a token of logit_bias", k): as_float(f"logit_bias[{k}]", v) for k, v in value.items()}
 
 
 def as_int(name: str, value: Any) -> int:

@@ -32,6 +32,18 @@ def test_defaults_are_mini_sglangs() -> None:
         ("max_tokens", -1),
         ("seed", -1),
         ("seed", 2**64),
+        ("presence_penalty", 2.1),
+        ("frequency_penalty", -2.1),
+        ("frequency_penalty", float("nan")),
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", 2.1),
+        ("logit_bias", {-1: 1.0}),
+        ("logit_bias", dict.fromkeys(range(1025), 1.0)),
+        ("min_tokens", -1),
+        ("min_tokens", 1025),
+        ("logprobs", -1),
+        ("logprobs", 21),
+        ("prompt_logprobs", True),
     ],
 )
 def test_out_of_range_is_a_value_error(field: str, value: Any) -> None:
@@ -52,6 +64,11 @@ def test_out_of_range_is_a_value_error(field: str, value: Any) -> None:
         ("ignore_eos", 1),
         ("seed", 1.5),
         ("seed", False),
+        ("presence_penalty", "1"),
+        ("logit_bias", [1]),
+        ("min_tokens", 1.0),
+        ("logprobs", True),
+        ("prompt_logprobs", 1),
     ],
 )
 def test_wrong_type_is_a_type_error(field: str, value: Any) -> None:

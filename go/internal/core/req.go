@@ -28,6 +28,9 @@ type Req struct {
 	PromptLen int
 	MaxLen    int // the sequence's length at which it ends: prompt and at most MaxTokens
 
+	// Ends are the tokens that end the request; Params.MinTokens holds them back.
+	Ends []int32
+
 	CachedLen int
 	DeviceLen int
 	Pages     []Page // in order of position; the last one may be partly used
@@ -57,6 +60,10 @@ type Seq struct {
 	Req        *Req
 	Start, End int
 	Sample     bool // the last position's logits are wanted: the chunk ends the prompt
+	// ScoreFrom is the first position whose next token is a prompt token whose
+	// log-probability is wanted, if Req.Params.PromptLogprobs asks for any; they go up
+	// to End.
+	ScoreFrom int
 }
 
 // ExtendLen is the number of positions that the batch computes for the request.
@@ -67,4 +74,13 @@ type Batch struct {
 	Phase  Phase
 	Seqs   []Seq
 	Tokens int // the sum of ExtendLen
+}
+
+// Scored is the half-open range of positions of the batch whose next tokens are
+// prompt tokens with a wanted log-probability.
+func (s Seq) Scored() (from, to int) {
+	if s.Req.Params.PromptLogprobs == nil {
+		return s.End, s.End
+	}
+	return max(s.Start, s.ScoreFrom), min(s.End, s.Req.PromptLen-1)
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // SamplingParams says how a request's tokens are chosen and when it ends. The
-// zero value is not valid; start from DefaultSampling.
+// zero value is not valid; start from DefaultSampling. In which order the fields
+// act is told in package sampler.
 type SamplingParams struct {
 	Temperature float64 // 0: greedy; else logits are divided by it
 	TopK        int     // keep the k likeliest tokens; -1 or 0: off
@@ -18,19 +19,38 @@ type SamplingParams struct {
 	MaxTokens   int     // tokens to generate at most; clamped to the room left in the context
 	IgnoreEOS   bool    // go on past an end-of-sequence token
 	Seed        *uint64 // random numbers; nil: derived from the engine's seed and the request's number
+
+	PresencePenalty   float64     // subtracted from the logits of tokens that were generated, -2 to 2; 0: off
+	FrequencyPenalty  float64     // subtracted as often as they were, -2 to 2; 0: off
+	RepetitionPenalty float64     // then divides their logits, or multiplies negative ones, above 0 to 2; 1: off
+	LogitBias         []TokenBias // added to logits
+	MinTokens         int         // until so many tokens no end-of-sequence and no stop token is drawn
+
+	Logprobs       bool // report each token's log-probability
+	TopLogprobs    int  // and those of so many of the likeliest tokens in its place
+	PromptLogprobs *int // report those of the prompt, too, for tokens after this position; nil: don't
 }
+
+// TokenBias is added to a token's logit.
+type TokenBias struct {
+	Token int32
+	Bias  float64 // -100 to 100
+}
+
+// maxLogitBias bounds the number of biases of a request.
+const maxLogitBias = 1024
 
 // DefaultSampling returns mini-sglang's defaults: greedy, 1024 tokens.
 func DefaultSampling() SamplingParams {
-	return SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1024}
+	return SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1024, RepetitionPenalty: 1}
 }
 
-// minTemperature is the temperature below which sampling is greedy: dividing
+// MinTemperature is the temperature below which sampling is greedy: dividing
 // logits by less could overflow.
-const minTemperature = 1e-5
+const MinTemperature = 1e-5
 
 // Greedy reports whether each token is the one with the largest logit.
-func (p SamplingParams) Greedy() bool { return p.Temperature < minTemperature || p.TopK == 1 }
+func (p SamplingParams) Greedy() bool { return p.Temperature < MinTemperature || p.TopK == 1 }
 
 // Validate reports the first field whose value is out of range.
 func (p SamplingParams) Validate() error {
@@ -45,6 +65,33 @@ func (p SamplingParams) Validate() error {
 		return Invalid("min_p", "must be in [0, 1), got %v", p.MinP)
 	case p.MaxTokens < 1:
 		return Invalid("max_tokens", "must be at least 1, got %d", p.MaxTokens)
+	case p.MinTokens < 0 || p.MinTokens > p.MaxTokens:
+		return Invalid("min_tokens", "must be from 0 to max_tokens, %d, got %d", p.MaxTokens, p.MinTokens)
+	case p.TopLogprobs < 0 || p.TopLogprobs > MaxTopLogprobs:
+		return Invalid("top_logprobs", "must be from 0 to %d, got %d", MaxTopLogprobs, p.TopLogprobs)
+	case p.TopLogprobs > 0 && !p.Logprobs:
+		return Invalid("top_logprobs", "needs logprobs to be true")
+	case p.PromptLogprobs != nil && (!p.Logprobs || *p.PromptLogprobs < 0):
+		return Invalid("prompt_logprobs", "must be at least 0, and needs logprobs to be true")
+	}
+	return p.validatePenalties()
+}
+
+func (p SamplingParams) validatePenalties() error {
+	switch {
+	case !(math.Abs(p.PresencePenalty) <= 2):
+		return Invalid("presence_penalty", "must be from -2 to 2, got %v", p.PresencePenalty)
+	case !(math.Abs(p.FrequencyPenalty) <= 2):
+		return Invalid("frequency_penalty", "must be from -2 to 2, got %v", p.FrequencyPenalty)
+	case !(p.RepetitionPenalty > 0 && p.RepetitionPenalty <= 2):
+		return Invalid("repetition_penalty", "must be above 0 and at most 2, got %v", p.RepetitionPenalty)
+	case len(p.LogitBias) > maxLogitBias:
+		return Invalid("logit_bias", "has %d tokens, but may have at most %d", len(p.LogitBias), maxLogitBias)
+	}
+	for _, b := range p.LogitBias {
+		if !(math.Abs(b.Bias) <= 100) {
+			return Invalid("logit_bias", "must be from -100 to 100 for each token, got %v for token %d", b.Bias, b.Token)
+		}
 	}
 	return nil
 }

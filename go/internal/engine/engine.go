@@ -35,6 +35,7 @@ type Engine struct {
 	runner runner
 	at     int   // the set of inputs that the next Submit fills
 	flying []int // sets that are submitted, in order
+	scores []core.Score
 	used   map[string]bool
 }
 
@@ -112,11 +113,22 @@ func (e *Engine) Wait() ([]int32, error) {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	next := in.result[:in.samples]
-	if len(next) == 0 {
-		return next, nil
+	if len(next) > 0 {
+		if err := first.dev.Read(ops.Bytes(next), in.next.Addr); err != nil {
+			return nil, fmt.Errorf("engine: reading tokens: %w", err)
+		}
 	}
-	return next, first.dev.Read(ops.Bytes(next), in.next.Addr)
+	var err error
+	if e.scores, err = in.logits.read(first.dev, next); err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	return next, nil
 }
+
+// Scores returns the log-probabilities that the requests of the batch of the
+// last Wait asked for: for each request those of the prompt in order, and that of the
+// sampled token. They are valid until the next Wait.
+func (e *Engine) Scores() []core.Score { return e.scores }
 
 // single runs on one device.
 type single struct{ device.Device }

@@ -18,6 +18,7 @@ type inputs struct {
 	cuQ, kvLens           array[int32]        // one for each request
 	logitRows             array[int32]        // one for each sample
 	sampling              array[ops.Sampling] // one for each sample
+	logits                logitWork           // what else is to be done with the logits
 	next                  ops.Tensor          // sampled tokens, I32 [1, MaxRunning]
 	result                []int32             // the host's copy of next
 	pageSize              int
@@ -27,12 +28,16 @@ type inputs struct {
 }
 
 // array is a device tensor and the host's values for it.
-type array[T int32 | ops.Sampling] struct {
+type array[T element] struct {
 	tensor ops.Tensor
 	host   []T
 }
 
-func newArray[T int32 | ops.Sampling](a *allocator, n, words int) array[T] {
+type element interface {
+	int32 | ops.Sampling | ops.Adjustment | ops.Scoring
+}
+
+func newArray[T element](a *allocator, n, words int) array[T] {
 	return array[T]{tensor: a.tensor(n, words, ops.I32), host: make([]T, 0, n)}
 }
 
@@ -48,6 +53,7 @@ func newInputs(a *allocator, cfg Config, rows int) *inputs {
 		logitRows: newArray[int32](a, cfg.MaxRunning, 1),
 		sampling:  newArray[ops.Sampling](a, cfg.MaxRunning, ops.SamplingWords),
 		next:      a.tensor(1, cfg.MaxRunning, ops.I32),
+		logits:    logitWork{block: cfg.MaxRunning},
 		result:    make([]int32, cfg.MaxRunning),
 		pageSize:  cfg.PageSize,
 	}
@@ -75,6 +81,7 @@ func (in *inputs) reset() {
 		a.host = a.host[:0]
 	}
 	in.sampling.host = in.sampling.host[:0]
+	in.logits.reset()
 	in.cuQ.host = append(in.cuQ.host, 0)
 	in.pages = 0
 }
@@ -103,7 +110,9 @@ func (in *inputs) add(seq core.Seq) {
 	}
 	in.cuQ.host = append(in.cuQ.host, int32(len(in.ids.host)))
 	in.kvLens.host = append(in.kvLens.host, int32(seq.End))
+	in.logits.addPrompt(seq, len(in.ids.host)-seq.ExtendLen())
 	if seq.Sample {
+		in.logits.addSample(seq, len(in.logitRows.host))
 		in.logitRows.host = append(in.logitRows.host, int32(len(in.ids.host)-1))
 		in.sampling.host = append(in.sampling.host, sampler.Args(r, seq.End))
 	}
@@ -119,19 +128,27 @@ func (in *inputs) write(dev device.Device) error {
 			return fmt.Errorf("engine: writing inputs: %w", err)
 		}
 	}
+	if err := in.logits.write(dev); err != nil {
+		return fmt.Errorf("engine: writing inputs: %w", err)
+	}
 	if len(in.sampling.host) == 0 {
 		return nil
 	}
 	return dev.Write(in.sampling.tensor.Addr, ops.Bytes(in.sampling.host))
 }
 
-// view returns the batch's tensors as the model wants them.
+// view returns the batch's tensors as the model wants them. The logits wanted
+// first are those of the prompts' tokens, if any are.
 func (in *inputs) view(ropes []ops.Tensor, last ops.Tensor, pageSize int) model.Inputs {
 	row := func(a array[int32]) ops.Tensor { return ops.New(a.tensor.Addr, 1, len(a.host), ops.I32) }
+	rows := row(in.logitRows)
+	if in.logits.blocks() > 0 {
+		rows = in.logits.rowsOf(0)
+	}
 	return model.Inputs{
 		IDs:       row(in.ids),
 		Last:      last,
-		LogitRows: row(in.logitRows),
+		LogitRows: rows,
 		Rope:      ops.Rope{Positions: row(in.positions), Slots: row(in.slots), PageSize: pageSize},
 		Paged: ops.Paged{
 			Table:    ops.New(in.table.tensor.Addr, len(in.kvLens.host), in.pages, ops.I32),

@@ -63,14 +63,27 @@ func (c Config) maxRows() int {
 	return min(c.MaxExtendTokens, c.NumPages*c.PageSize) + c.MaxRunning
 }
 
-// record lets the model record its operations for the filled inputs, and the
-// sampling of its logits.
+// record lets the model record its operations for the filled inputs, and what
+// becomes of its logits: first those of the prompts' tokens, a block at a time,
+// then the sampling.
 func (r *rank) record(in *inputs) {
 	logits := r.forward(in)
-	if in.samples > 0 {
-		next := ops.New(in.next.Addr, 1, in.samples, ops.I32)
-		in.list.Sample(next, logits, in.sampling.tensor.Head(in.samples), r.last, r.cfg.Vocab)
+	for i := range in.logits.blocks() {
+		if i > 0 {
+			logits = r.model.Logits(&in.list, in.logits.rowsOf(i), r.scratch)
+		}
+		in.logits.recordPrompt(&in.list, logits, i, r.cfg.Vocab)
 	}
+	if in.samples == 0 {
+		return
+	}
+	if in.logits.blocks() > 0 {
+		logits = r.model.Logits(&in.list, ops.New(in.logitRows.tensor.Addr, 1, in.samples, ops.I32), r.scratch)
+	}
+	next := ops.New(in.next.Addr, 1, in.samples, ops.I32)
+	in.logits.recordAdjust(&in.list, logits, r.last, r.cfg.Vocab)
+	in.list.Sample(next, logits, in.sampling.tensor.Head(in.samples), r.last, r.cfg.Vocab)
+	in.logits.recordSamples(&in.list, logits, next, r.cfg.Vocab)
 }
 
 // forward records the model's operations and returns its logits.

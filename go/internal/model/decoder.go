@@ -112,10 +112,17 @@ func (d *decoder) Forward(l *ops.List, in *Inputs, kv []Cache, s *Scratch) ops.T
 		return ops.Tensor{}
 	}
 	d.addNorm(l, act, pending, d.norm)
-	l.GatherRows(act.Final, act.Hidden, in.LogitRows)
-	l.Linear(act.LogitsPart, act.Final, d.head, ops.Tensor{})
-	l.AllGather(act.Logits, act.LogitsPart)
-	return act.Logits
+	return d.Logits(l, in.LogitRows, s)
+}
+
+// Logits implements Model.
+func (d *decoder) Logits(l *ops.List, rows ops.Tensor, s *Scratch) ops.Tensor {
+	n := int(rows.Cols)
+	final, logits, part := s.Final.Head(n), s.Logits.Head(n), s.LogitsPart.Head(n)
+	l.GatherRows(final, d.act.Hidden, rows)
+	l.Linear(part, final, d.head, ops.Tensor{})
+	l.AllGather(logits, part)
+	return logits
 }
 
 // addNorm adds x, if there is one, to the residual stream and leaves its norm in

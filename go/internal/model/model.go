@@ -67,6 +67,9 @@ type Model interface {
 	// Forward records the layers for a batch and returns the logits of the wanted
 	// rows, F32 [S, vocab].
 	Forward(l *ops.List, in *Inputs, kv []Cache, s *Scratch) ops.Tensor
+	// Logits records the logits of further rows of the batch that Forward recorded
+	// last, in the place of those before.
+	Logits(l *ops.List, rows ops.Tensor, s *Scratch) ops.Tensor
 }
 
 // family is a model architecture.

@@ -118,6 +118,12 @@ func (t Tensor) Head(n int) Tensor {
 	return t
 }
 
+// Below returns rows [from, from+n) as a view.
+func (t Tensor) Below(from, n int) Tensor {
+	t.Addr += Addr(from * int(t.Stride) * t.DType.Size())
+	return t.Head(n)
+}
+
 // Columns returns columns [from, from+n) as a view.
 func (t Tensor) Columns(from, n int) Tensor {
 	t.Addr += Addr(from * t.DType.Size())
@@ -134,7 +140,7 @@ func (t Tensor) String() string {
 
 // Bytes returns the memory of a slice, for Device.Write and Device.Read: devices
 // and this package take the machine's own byte order.
-func Bytes[T float32 | int32 | uint16 | Sampling](s []T) []byte {
+func Bytes[T float32 | int32 | uint16 | Sampling | Adjustment | Scoring](s []T) []byte {
 	if len(s) == 0 {
 		return nil
 	}

@@ -23,10 +23,15 @@ func (p *pages) needed(n int) int { return kvcache.PagesFor(n, p.size) }
 func (p *pages) available() int { return p.pool.Free() + p.cache.Evictable() }
 
 // attach gives a request the cached prefix of its sequence. At least one token is
-// left to compute: its logits give the next token.
+// left to compute: its logits give the next token. So are positions whose logits
+// are wanted for the log-probabilities of the prompt.
 func (p *pages) attach(e *entry) {
 	r := e.req
-	e.handle = p.cache.Match(r.IDs[:len(r.IDs)-1])
+	most := len(r.IDs) - 1
+	if r.Params.PromptLogprobs != nil && e.scored < r.PromptLen-1 {
+		most = min(most, e.scored)
+	}
+	e.handle = p.cache.Match(r.IDs[:most])
 	p.cache.Lock(e.handle)
 	r.Pages = append(r.Pages[:0], e.handle.Pages...)
 	r.DeviceLen = len(r.Pages) * p.size

@@ -42,6 +42,7 @@ type Output struct {
 	Token    int32
 	HasToken bool
 	Finish   core.FinishReason
+	Scores   []core.Score // not the scheduler's: what the engine adds for the request's reader
 }
 
 // Scheduler is the state machine. It is not safe for concurrent use.
@@ -72,6 +73,7 @@ type entry struct {
 	done      bool        // ended; waits only for the batches in flight
 	preempted bool        // at least once
 	passed    int         // how often a later request was admitted before it
+	scored    int         // positions planned for whose next prompt tokens no log-probability is wanted any more
 }
 
 // New returns an idle scheduler.
@@ -112,6 +114,9 @@ func (s *Scheduler) Add(r *core.Req) error {
 	}
 	r.Slot = -1
 	e := &entry{req: r, target: r.PromptLen}
+	if from := r.Params.PromptLogprobs; from != nil {
+		e.scored = *from
+	}
 	s.byUID[r.UID] = e
 	s.waiting = append(s.waiting, e)
 	s.stuck = false
@@ -268,7 +273,8 @@ func (s *Scheduler) takeBatch() *core.Batch {
 // add appends positions up to end of a request to a batch and counts them as
 // planned.
 func (s *Scheduler) add(b *core.Batch, e *entry, end int, sample bool) {
-	b.Seqs = append(b.Seqs, core.Seq{Req: e.req, Start: e.req.DeviceLen, End: end, Sample: sample})
+	b.Seqs = append(b.Seqs, core.Seq{Req: e.req, Start: e.req.DeviceLen, End: end, Sample: sample, ScoreFrom: e.scored})
+	e.scored = max(e.scored, end)
 	b.Tokens += end - e.req.DeviceLen
 	e.req.DeviceLen = end
 	e.planned = b

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"github.com/minisgl/minisgl/go/llm"
 	"github.com/minisgl/minisgl/go/openai"
 )
@@ -9,6 +11,7 @@ import (
 type chatAnswer struct {
 	tally
 	req     *openai.ChatRequest
+	names   tokenNames
 	id      string
 	created int64
 }
@@ -18,7 +21,8 @@ func (a *chatAnswer) document() any {
 	for i := range a.choices {
 		c := &a.choices[i]
 		doc.Choices = append(doc.Choices, openai.ChatChoice{
-			Index: i, Message: openai.ChatMessage{Role: "assistant", Content: c.text.String()}, FinishReason: string(c.last.Finish),
+			Index: i, Message: openai.ChatMessage{Role: "assistant", Content: c.text.String()},
+			Logprobs: a.logprobs(c.logprobs), FinishReason: string(c.last.Finish),
 		})
 	}
 	return doc
@@ -35,7 +39,7 @@ func (a *chatAnswer) events(i int, ev llm.Event) []any {
 	var rest *string // text that no token of this event stands for
 	switch {
 	case ev.HasToken:
-		chunks = append(chunks, a.chunk(i, openai.Delta{Role: role, Content: &ev.Text}, nil))
+		chunks = append(chunks, a.chunk(i, openai.Delta{Role: role, Content: &ev.Text}, a.logprobs(tokenOf(ev)), nil))
 		role = ""
 	case ev.Text != "":
 		rest = &ev.Text
@@ -44,7 +48,7 @@ func (a *chatAnswer) events(i int, ev llm.Event) []any {
 		return chunks
 	}
 	reason := string(ev.Finish)
-	chunks = append(chunks, a.chunk(i, openai.Delta{Role: role, Content: rest}, &reason))
+	chunks = append(chunks, a.chunk(i, openai.Delta{Role: role, Content: rest}, nil, &reason))
 	if a.req.IncludeUsage && a.left == 0 {
 		total := a.head()
 		total.Choices = []openai.ChunkChoice{}
@@ -57,9 +61,17 @@ func (a *chatAnswer) head() openai.ChatChunk {
 	return openai.ChatChunk{ID: a.id, Object: openai.ObjectChatChunk, Created: a.created, Model: a.req.Model}
 }
 
-func (a *chatAnswer) chunk(i int, delta openai.Delta, reason *string) any {
+// logprobs is nil if they were not asked for.
+func (a *chatAnswer) logprobs(list []llm.TokenLogprob) *openai.ChatLogprobs {
+	if !a.req.Sampling.Logprobs {
+		return nil
+	}
+	return a.names.chat(list)
+}
+
+func (a *chatAnswer) chunk(i int, delta openai.Delta, logprobs *openai.ChatLogprobs, reason *string) any {
 	chunk := a.head()
-	chunk.Choices = []openai.ChunkChoice{{Index: i, Delta: delta, FinishReason: reason}}
+	chunk.Choices = []openai.ChunkChoice{{Index: i, Delta: delta, Logprobs: logprobs, FinishReason: reason}}
 	switch {
 	case a.req.ContinuousUsage:
 		chunk.Usage = a.usage()
@@ -73,7 +85,10 @@ func (a *chatAnswer) chunk(i int, delta openai.Delta, reason *string) any {
 type textAnswer struct {
 	tally
 	req     *openai.CompletionRequest
+	names   tokenNames
+	jobs    []job
 	echo    []string // what comes before the texts of each prompt; nil if nothing does
+	offsets []int    // of each choice: characters of the tokens that logprobs has told of
 	id      string
 	created int64
 }
@@ -83,6 +98,27 @@ func (a *textAnswer) prefix(i int) string {
 		return ""
 	}
 	return a.echo[i/a.n]
+}
+
+// logprobs returns the next tokens of a choice: of its prompt, if that is echoed,
+// then of the text. It is nil if they were not asked for.
+func (a *textAnswer) logprobs(i int, prompt, text []llm.TokenLogprob) *openai.TextLogprobs {
+	p := a.req.Sampling
+	if !p.Logprobs {
+		return nil
+	}
+	if a.offsets == nil {
+		a.offsets = make([]int, len(a.choices))
+	}
+	t := &textColumns{names: a.names, top: p.TopLogprobs > 0, offset: a.offsets[i]}
+	if p.PromptLogprobs != nil && t.offset == 0 {
+		t.addFirst(a.jobs[i].req.TokenIDs[0])
+	}
+	for _, token := range slices.Concat(prompt, text) {
+		t.add(token)
+	}
+	a.offsets[i] = t.offset
+	return &t.out
 }
 
 func (a *textAnswer) head() openai.TextResponse {
@@ -95,7 +131,7 @@ func (a *textAnswer) document() any {
 	for i := range a.choices {
 		c := &a.choices[i]
 		reason := string(c.last.Finish)
-		doc.Choices = append(doc.Choices, openai.TextChoice{Index: i, Text: a.prefix(i) + c.text.String(), FinishReason: &reason})
+		doc.Choices = append(doc.Choices, openai.TextChoice{Index: i, Text: a.prefix(i) + c.text.String(), Logprobs: a.logprobs(i, c.prompt, c.logprobs), FinishReason: &reason})
 	}
 	return doc
 }
@@ -108,14 +144,14 @@ func (a *textAnswer) events(i int, ev llm.Event) []any {
 	}
 	var chunks []any
 	if ev.HasToken {
-		chunks = append(chunks, a.chunk(i, text, nil))
+		chunks = append(chunks, a.chunk(i, text, a.logprobs(i, ev.PromptLogprob, tokenOf(ev)), nil))
 		text = ""
 	}
 	if ev.Finish == "" {
 		return chunks
 	}
 	reason := string(ev.Finish)
-	chunks = append(chunks, a.chunk(i, text, &reason))
+	chunks = append(chunks, a.chunk(i, text, nil, &reason))
 	if a.req.IncludeUsage && a.left == 0 {
 		total := a.head()
 		total.Choices = []openai.TextChoice{}
@@ -124,9 +160,9 @@ func (a *textAnswer) events(i int, ev llm.Event) []any {
 	return chunks
 }
 
-func (a *textAnswer) chunk(i int, text string, reason *string) any {
+func (a *textAnswer) chunk(i int, text string, logprobs *openai.TextLogprobs, reason *string) any {
 	chunk := a.head()
-	chunk.Choices = []openai.TextChoice{{Index: i, Text: text, FinishReason: reason}}
+	chunk.Choices = []openai.TextChoice{{Index: i, Text: text, Logprobs: logprobs, FinishReason: reason}}
 	switch {
 	case a.req.ContinuousUsage:
 		chunk.Usage = a.usage()

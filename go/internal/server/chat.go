@@ -22,7 +22,7 @@ func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request, body []
 	if err != nil {
 		return err
 	}
-	a := &chatAnswer{tally: newTally(req.N, req.N), req: req, id: "chatcmpl-" + s.newID(), created: time.Now().Unix()}
+	a := &chatAnswer{tally: newTally(req.N, req.N), req: req, names: s.engine.TokenBytes, id: "chatcmpl-" + s.newID(), created: time.Now().Unix()}
 	jobs := jobsOf(&req.Generation, ids, param, a.id)
 	return s.answer(w, r, req.Stream, jobs, a)
 }

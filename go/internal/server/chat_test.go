@@ -89,7 +89,7 @@ func TestChatReachesEngine(t *testing.T) {
 		Tools:               []any{json.RawMessage(`{"b":1,"a":2}`)},
 		Kwargs:              map[string]any{"enable_thinking": json.RawMessage(`false`)},
 	}
-	wantRequests := []llm.Request{{TokenIDs: make([]int32, 3), Params: llm.SamplingParams{TopK: 2, TopP: 1, MaxTokens: 5}}}
+	wantRequests := []llm.Request{{TokenIDs: make([]int32, 3), Params: llm.SamplingParams{TopK: 2, TopP: 1, MaxTokens: 5, RepetitionPenalty: 1}}}
 	if diff := cmp.Diff(wantMessages, e.messages); diff != "" {
 		t.Error(diff)
 	}
@@ -110,8 +110,8 @@ func TestChatSamplesAsTheModelRecommends(t *testing.T) {
 		members string
 		want    llm.SamplingParams
 	}{
-		{`"max_tokens":1`, llm.SamplingParams{Temperature: 0.6, TopK: 20, TopP: 1, MaxTokens: 1}},
-		{`"max_tokens":1,"temperature":0,"top_k":-1`, llm.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1}},
+		{`"max_tokens":1`, llm.SamplingParams{Temperature: 0.6, TopK: 20, TopP: 1, MaxTokens: 1, RepetitionPenalty: 1}},
+		{`"max_tokens":1,"temperature":0,"top_k":-1`, llm.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1, RepetitionPenalty: 1}},
 	} {
 		e.requests = nil
 		if w := do(s, "POST", chatPath, `{`+test.members+`,`+hi+`}`); w.Code != http.StatusOK {
@@ -129,7 +129,7 @@ func TestPromptSkipsTemplate(t *testing.T) {
 	if w := do(s, "POST", chatPath, `{"prompt":"once","max_tokens":1,"temperature":0}`); w.Code != http.StatusOK {
 		t.Fatal(w.Code, w.Body)
 	}
-	want := []llm.Request{{TokenIDs: []int32{'o', 'n', 'c', 'e'}, Params: llm.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1}}}
+	want := []llm.Request{{TokenIDs: []int32{'o', 'n', 'c', 'e'}, Params: llm.SamplingParams{TopK: -1, TopP: 1, MaxTokens: 1, RepetitionPenalty: 1}}}
 	if diff := cmp.Diff(want, e.requests); diff != "" {
 		t.Error(diff)
 	}
@@ -173,7 +173,7 @@ func TestChatErrors(t *testing.T) {
 		message        string
 	}{
 		{"field", `{"messages":[{"role":"user","content":1}]}`, fakeEngine{}, 400, "messages[0].content", nil, "must be a string"},
-		{"unsupported", `{"min_tokens":2,` + hi + `}`, fakeEngine{}, 400, "min_tokens", "unsupported_parameter", "not supported"},
+		{"unsupported", `{"modalities":["audio"],` + hi + `}`, fakeEngine{}, 400, "modalities", "unsupported_parameter", "not supported"},
 		{"too large", `{"zz":"` + strings.Repeat("x", 2000) + `",` + hi + `}`, fakeEngine{}, 413, nil, nil, "larger than 1000 bytes"},
 		{"template", body, fakeEngine{encodeErr: &llm.InvalidError{Field: "messages", Message: "roles must alternate"}}, 400, "messages", nil, "roles must alternate"},
 		{"context full", body, fakeEngine{promptLen: 64}, 400, "messages", "context_length_exceeded", "64 tokens are too many: prompt and answer together may have at most 64"},

@@ -17,7 +17,10 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, body []byte
 	if req.Model, err = s.called(req.Model); err != nil {
 		return err
 	}
-	a := &textAnswer{tally: newTally(req.N, req.N*len(req.Prompts)), req: req, id: "cmpl-" + s.newID(), created: time.Now().Unix()}
+	a := &textAnswer{
+		tally: newTally(req.N, req.N*len(req.Prompts)), req: req, names: s.engine.TokenBytes,
+		id: "cmpl-" + s.newID(), created: time.Now().Unix(),
+	}
 	var jobs []job
 	for i, prompt := range req.Prompts {
 		param := pathOf("prompt", i, req.Many)
@@ -37,6 +40,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, body []byte
 		}
 		a.echo = append(a.echo, text)
 	}
+	a.jobs = jobs
 	return s.answer(w, r, req.Stream, jobs, a)
 }
 

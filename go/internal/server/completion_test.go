@@ -142,7 +142,7 @@ func TestChatChoices(t *testing.T) {
 
 func TestManyChoicesEndTogether(t *testing.T) {
 	bad := []llm.Event{token("a", 1), {Finish: llm.FinishError, Err: errors.New("out of luck")}}
-	long := make([]llm.Event, 0, 1000)
+	long := make([]llm.Event, 0, 100_000) // more than are read before bad ends it all
 	for i := range cap(long) {
 		long = append(long, token("x", i+1))
 	}

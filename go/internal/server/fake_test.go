@@ -94,6 +94,10 @@ func (e *fakeEngine) Decode(ids []int32, _ bool) (string, error) {
 	return text, nil
 }
 
+// TokenBytes of a token is the byte that it is, and of one beyond them a part of
+// a character.
+func (e *fakeEngine) TokenBytes(id int32) []byte { return []byte{byte(id)} }
+
 func (e *fakeEngine) Stats() llm.Stats {
 	return llm.Stats{
 		Running: int(e.live.Load()), Waiting: int(e.waiting.Load()), TotalPages: 100, FreePages: 50, EvictablePages: 25,

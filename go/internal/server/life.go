@@ -86,7 +86,7 @@ func (s *Server) logReady(url string) {
 	p := openai.DefaultSampling()
 	info.Defaults.Apply(&p)
 	s.log.Info("sampling of requests that don't say, by the model's generation_config.json if it does",
-		"temperature", p.Temperature, "top_k", p.TopK, "top_p", p.TopP, "min_p", p.MinP)
+		"temperature", p.Temperature, "top_k", p.TopK, "top_p", p.TopP, "min_p", p.MinP, "repetition_penalty", p.RepetitionPenalty)
 }
 
 // stop ends the running requests, then the connections, then the engine.

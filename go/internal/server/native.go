@@ -21,7 +21,10 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	if req.Plain {
 		return s.answer(w, r, true, jobs, plainAnswer{})
 	}
-	return s.answer(w, r, req.Stream, jobs, &nativeAnswer{tally: newTally(1, len(jobs)), jobs: jobs, many: req.Many, begin: time.Now()})
+	return s.answer(w, r, req.Stream, jobs, &nativeAnswer{
+		tally: newTally(1, len(jobs)), jobs: jobs, many: req.Many, begin: time.Now(),
+		logprobs: nativeLogprobs{names: s.engine.TokenBytes, texts: req.LogprobTexts},
+	})
 }
 
 func (s *Server) nativeJobs(req *openai.GenerateRequest) ([]job, error) {
@@ -38,6 +41,10 @@ func (s *Server) nativeJobs(req *openai.GenerateRequest) ([]job, error) {
 		ids, err := s.encode(param, p.Prompt)
 		if err != nil {
 			return nil, err
+		}
+		if start := p.Sampling.PromptLogprobs; start != nil && *start >= len(ids) {
+			return nil, openai.Invalid(pathOf("logprob_start_len", i, len(req.Prompts) > 1),
+				"must be below the number of the prompt's tokens, %d, got %d", len(ids), *start)
 		}
 		g := openai.Generation{Sampling: p.Sampling, N: p.N, Stop: p.Stop, StopTokenIDs: p.StopTokenIDs}
 		for _, j := range jobsOf(&g, ids, param, p.RID) {
@@ -57,6 +64,8 @@ type nativeAnswer struct {
 	jobs  []job
 	many  bool
 	begin time.Time
+
+	logprobs nativeLogprobs
 }
 
 func (a *nativeAnswer) document() any {
@@ -90,6 +99,7 @@ func (a *nativeAnswer) response(i int) openai.GenerateResponse {
 		meta.Latency = &latency
 		meta.FinishReason = nativeFinish(c.last)
 	}
+	a.logprobs.fill(&meta, a.jobs[i].req, c)
 	return openai.GenerateResponse{Text: c.text.String(), Meta: meta}
 }
 

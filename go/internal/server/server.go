@@ -38,6 +38,7 @@ type Engine interface {
 	EncodeChat(msgs []tokenizer.Message, o tokenizer.TemplateOptions) ([]int32, error)
 	Encode(text string, addSpecial bool) ([]int32, error)
 	Decode(ids []int32, skipSpecial bool) (string, error)
+	TokenBytes(id int32) []byte
 	Info() llm.Info
 	Stats() llm.Stats
 	FlushCache() (pages int, err error)
@@ -72,6 +73,9 @@ func (l LLM) Encode(text string, addSpecial bool) ([]int32, error) {
 func (l LLM) Decode(ids []int32, skipSpecial bool) (string, error) {
 	return l.Tokenizer().Decode(ids, skipSpecial)
 }
+
+// TokenBytes returns what a token alone stands for.
+func (l LLM) TokenBytes(id int32) []byte { return l.Tokenizer().TokenBytes(id) }
 
 // Config holds the server's options. A zero field means its default, except for
 // DrainTimeout.

@@ -26,6 +26,9 @@ type choice struct {
 	ids    []int32
 	last   llm.Event
 	events int
+
+	logprobs []llm.TokenLogprob // of ids, if they were asked for
+	prompt   []llm.TokenLogprob // of the prompt's tokens but the first ones
 }
 
 func newTally(n, choices int) tally {
@@ -40,6 +43,10 @@ func (t *tally) add(i int, ev llm.Event) {
 	if ev.HasToken {
 		c.ids = append(c.ids, ev.Token)
 	}
+	if ev.Logprob != nil {
+		c.logprobs = append(c.logprobs, *ev.Logprob)
+	}
+	c.prompt = append(c.prompt, ev.PromptLogprob...)
 	if ev.Finish != "" {
 		t.left--
 	}

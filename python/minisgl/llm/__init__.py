@@ -3,7 +3,7 @@
 from minisgl.llm.async_llm import AsyncLLM, AsyncTokenStream
 from minisgl.llm.forward import Batch, BatchReq, ForwardInput
 from minisgl.llm.llm import LLM, GenerateOutput
-from minisgl.llm.stream import StreamOutput, TokenStream
+from minisgl.llm.stream import StreamOutput, TokenLogprob, TokenStream, TopLogprob
 from minisgl.llm.tokenizer import Tokenizer
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "ForwardInput",
     "GenerateOutput",
     "StreamOutput",
+    "TokenLogprob",
     "TokenStream",
     "Tokenizer",
+    "TopLogprob",
 ]

@@ -17,7 +17,7 @@ from minisgl.core import SamplingParams, as_int, check
 from minisgl.llm.forward import ForwardInput
 from minisgl.llm.options import engine_options
 from minisgl.llm.prompts import chat_requests, generate_requests, one_chat_request, one_request
-from minisgl.llm.stream import TokenStream
+from minisgl.llm.stream import TokenLogprob, TokenStream
 from minisgl.llm.tokenizer import Tokenizer, template_options
 
 # Shorter lists are over before a bar is of use.
@@ -36,6 +36,8 @@ class GenerateOutput(TypedDict):
     completion_tokens: int
     ttft: float  # seconds to the first token
     e2e: float  # seconds to the end
+    logprobs: list[TokenLogprob] | None  # of token_ids, if SamplingParams.logprobs asked for them
+    prompt_logprobs: list[TokenLogprob] | None  # of the prompt's tokens from the second on, likewise
 
 
 class LLM:

@@ -146,4 +146,11 @@ def _param_fields(params: SamplingParams) -> dict[str, Any]:
         "max_tokens": min(params.max_tokens, _INT32_MAX),
         "ignore_eos": params.ignore_eos,
         "seed": params.seed,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "repetition_penalty": params.repetition_penalty,
+        "logit_bias": list((params.logit_bias or {}).items()),
+        "min_tokens": min(params.min_tokens, _INT32_MAX),
+        "logprobs": params.logprobs,
+        "prompt_logprobs": params.prompt_logprobs,
     }

@@ -8,10 +8,25 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict
 
 from minisgl import _binding
 from minisgl._errors import exception_of
+
+
+class TopLogprob(TypedDict):
+    """One of the likeliest tokens in a token's place."""
+
+    token_id: int
+    logprob: float
+
+
+class TokenLogprob(TypedDict):
+    """A token's log-probability; -9999 stands for minus infinity."""
+
+    token_id: int
+    logprob: float
+    top_logprobs: list[TopLogprob]  # the likeliest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,9 @@ class StreamOutput:
         prompt_tokens: Tokens of the prompt.
         cached_tokens: Those of them that were found in the prefix cache.
         completion_tokens: Tokens of the answer up to here.
+        logprob: The token's log-probability, if SamplingParams.logprobs asked for it.
+        prompt_logprobs: Those of the prompt's tokens from the second on, in the first step,
+            if SamplingParams.prompt_logprobs asked for them.
     """
 
     text: str
@@ -34,6 +52,8 @@ class StreamOutput:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    logprob: TokenLogprob | None = None
+    prompt_logprobs: list[TokenLogprob] | None = None
 
 
 def step_of(event: dict[str, Any]) -> StreamOutput:
@@ -54,6 +74,8 @@ def step_of(event: dict[str, Any]) -> StreamOutput:
         event["prompt_tokens"],
         event["cached_tokens"],
         event["completion_tokens"],
+        event.get("logprob"),
+        event.get("prompt_logprobs"),
     )
 
 

@@ -129,7 +129,7 @@ func likeliest(x []float32, p []float64, token, top int) []uint32 {
 
 // setWords stores the beginning of row r of an I32 tensor.
 func (v view) setWords(r int, words []uint32) {
-	at := v.at(r, 0)
+	at := v.at(r)
 	for c, w := range words {
 		require(c < int(v.Cols), "column %d of %v", c, v.Tensor)
 		binary.LittleEndian.PutUint32(v.b[at+4*c:], w)

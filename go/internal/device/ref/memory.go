@@ -90,15 +90,16 @@ func (m *memory) cache(t ops.Tensor, cols int) view {
 	return m.view(t)
 }
 
-func (v view) at(r, c int) int {
+// at returns where row r begins.
+func (v view) at(r int) int {
 	require(r >= 0 && r < int(v.Rows), "row %d of %v", r, v.Tensor)
-	return (r*int(v.Stride) + c) * v.DType.Size()
+	return r * int(v.Stride) * v.DType.Size()
 }
 
 // row returns a copy of row r as float32.
 func (v view) row(r int) []float32 {
 	out := make([]float32, v.Cols)
-	at, size := v.at(r, 0), v.DType.Size()
+	at, size := v.at(r), v.DType.Size()
 	for c := range out {
 		b := v.b[at+c*size:]
 		if v.DType == ops.BF16 {
@@ -112,7 +113,7 @@ func (v view) row(r int) []float32 {
 
 // setRow stores row r, rounding to v's element type.
 func (v view) setRow(r int, x []float32) {
-	at, size := v.at(r, 0), v.DType.Size()
+	at, size := v.at(r), v.DType.Size()
 	for c, f := range x {
 		b := v.b[at+c*size:]
 		if v.DType == ops.BF16 {
@@ -126,7 +127,7 @@ func (v view) setRow(r int, x []float32) {
 // ints returns a copy of row r of an I32 tensor.
 func (v view) ints(r int) []int {
 	out := make([]int, v.Cols)
-	at := v.at(r, 0)
+	at := v.at(r)
 	for c := range out {
 		out[c] = int(int32(binary.LittleEndian.Uint32(v.b[at+4*c:])))
 	}
