@@ -45,7 +45,7 @@ type loader struct {
 func (ld *loader) Linear(cols int, parts ...model.Part) ops.Tensor {
 	stack, rows := make([]stacked, 0, len(parts)), 0
 	for _, p := range parts {
-		part := stacked{first: rows}
+		part := stacked{first: rows, rows: p.Total()}
 		if p.Name != "" {
 			t, ok := ld.find(p.Name, p.Total(), cols)
 			if !ok {
@@ -57,6 +57,9 @@ func (ld *loader) Linear(cols int, parts ...model.Part) ops.Tensor {
 		rows += p.Rows
 	}
 	w, err := ld.dev.Load(ld.weight(stack, rows, cols))
+	for _, part := range stack {
+		ld.release(part.tensor, 0, part.rows)
+	}
 	if later := ld.later.Load(); later != nil {
 		err = errors.Join(err, *later)
 	}
@@ -93,21 +96,28 @@ func (ld *loader) weight(stack []stacked, rows, cols int) device.Weight {
 // stacked is one of the tensors that a weight is stacked of.
 type stacked struct {
 	first  int             // its first row in the weight
+	rows   int             // of the tensor
 	skip   int             // rows of the tensor that are not in the weight
 	tensor *weights.Tensor // nil: rows of zeros
 }
 
-// releaseRows is how many rows are read before the memory of those before them is
-// given back: a file that is mapped counts as the process's memory.
+// releaseRows is how many rows are read before their memory is given back: what is
+// mapped of a file counts as the process's memory.
 const releaseRows = 2048
+
+// release gives back the memory of rows [from, to) of a tensor.
+func (ld *loader) release(t *weights.Tensor, from, to int) {
+	if releaser, ok := ld.src.(Releaser); ok && t != nil {
+		releaser.Release(*t, from, to)
+	}
+}
 
 // part returns the tensor that row r of a stack belongs to.
 func (ld *loader) part(stack []stacked, r int) stacked {
 	after := sort.Search(len(stack), func(i int) bool { return stack[i].first > r })
 	part := stack[after-1]
-	at := part.skip + r - part.first
-	if releaser, ok := ld.src.(Releaser); ok && part.tensor != nil && at > 0 && at%releaseRows == 0 {
-		releaser.Release(*part.tensor, at-releaseRows, at)
+	if at := part.skip + r - part.first; at > 0 && at%releaseRows == 0 {
+		ld.release(part.tensor, at-releaseRows, at)
 	}
 	return part
 }
