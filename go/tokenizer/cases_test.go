@@ -234,6 +234,20 @@ func TestA38_NoTokenizer(t *testing.T) {
 	}
 }
 
+// TestA43_PaddedVocabulary: the tokens that a GGUF file has for padding are none,
+// as in the Hugging Face form of the model.
+func TestA43_PaddedVocabulary(t *testing.T) {
+	v := Vocab{Model: "gpt2", Pre: "gpt-2", Tokens: []string{"a", "b", "<unused0>", "[PAD3]", "[PAD9]", "[PAD5]", "[PAD6]"},
+		Types: []int32{1, 1, 5, 1, 5, 5, 5}, Merges: nil, BOS: -1, EOS: -1, UNK: -1, PAD: -1}
+	tok := fromVocabT(t, v)
+	if n := tok.VocabSize(); n != 5 {
+		t.Errorf("VocabSize() = %d, want 5", n)
+	}
+	if text, err := tok.Decode([]int32{0, 1, 2, 3, 4, 5, 6}, false); err != nil || text != "ab<unused0>[PAD3][PAD9]" {
+		t.Errorf("Decode: %q, %v", text, err)
+	}
+}
+
 // TestA43_PaddedIDs: ids beyond the vocabulary decode to nothing.
 func TestA43_PaddedIDs(t *testing.T) {
 	tok := llama3(t)

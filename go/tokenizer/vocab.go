@@ -32,6 +32,7 @@ const (
 	kindUnknown     = 2
 	kindControl     = 3
 	kindUserDefined = 4
+	kindUnused      = 5
 )
 
 // Patterns that cut text before merging, from the tokenizer.json files that
@@ -136,7 +137,9 @@ func (v *Vocab) definition() (*definition, error) {
 	def := &definition{fields: map[string]json.RawMessage{"version": json.RawMessage(`"1.0"`)}}
 	def.model = make(map[string]int32, len(v.Tokens))
 	for id, text := range v.Tokens {
-		def.model[text] = int32(id)
+		if !v.padding(id) {
+			def.model[text] = int32(id)
+		}
 	}
 	def.added = v.added()
 	merges, err := v.merges(def.model)
@@ -163,6 +166,12 @@ func (v *Vocab) definition() (*definition, error) {
 		eos = v.Tokens[v.EOS]
 	}
 	return def, errors.Join(def.surround(bos, eos), def.set("model", model))
+}
+
+// padding tells whether llama.cpp's converter made up a token, for an id of the
+// embedding matrix that the model's tokenizer does not have.
+func (v *Vocab) padding(id int) bool {
+	return v.Types != nil && v.Types[id] == kindUnused && v.Tokens[id] == fmt.Sprintf("[PAD%d]", id)
 }
 
 // added lists the tokens that are matched whole in the text. The named ones
