@@ -232,18 +232,23 @@ func newSoloAs(t *testing.T, path string, dt ops.DType, q Quantization, maxSeqLe
 
 func newSoloOf(t *testing.T, config []byte, src Source, dt ops.DType, q Quantization, maxSeqLen int, devs ...device.Device) *solo {
 	t.Helper()
+	return newSoloPaged(t, config, src, Config{DType: dt, Quantization: q, MaxSeqLen: maxSeqLen, PageSize: 4}, devs...)
+}
+
+// soloTokens is the room of a solo's cache, and its longest sequence as a rule.
+const soloTokens = 160
+
+func newSoloPaged(t *testing.T, config []byte, src Source, cfg Config, devs ...device.Device) *solo {
+	t.Helper()
 	mc, err := model.ParseConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const pages, pageSize = 40, 4
-	if maxSeqLen == 0 {
-		maxSeqLen = min(pages*pageSize, mc.MaxPositions)
+	if cfg.MaxSeqLen == 0 {
+		cfg.MaxSeqLen = min(soloTokens, mc.MaxPositions)
 	}
-	e, err := New(Config{
-		DType: dt, Quantization: q, PageSize: pageSize, NumPages: pages, MaxRunning: 2, MaxExtendTokens: 64,
-		MaxSeqLen: maxSeqLen, Vocab: mc.VocabSize,
-	}, mc, src, devs...)
+	cfg.NumPages, cfg.MaxRunning, cfg.MaxExtendTokens, cfg.Vocab = (soloTokens+cfg.PageSize-1)/cfg.PageSize, 2, 64, mc.VocabSize
+	e, err := New(cfg, mc, src, devs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,8 +259,8 @@ func newSoloOf(t *testing.T, config []byte, src Source, dt ops.DType, q Quantiza
 // start begins a request whose pages lie in reverse order.
 func (r *solo) start(ids []int32) {
 	params := core.DefaultSampling()
-	r.req = &core.Req{UID: 1, Params: params, IDs: append([]int32(nil), ids...), PromptLen: len(ids), MaxLen: 160}
-	for p := 39; p >= 0; p-- {
+	r.req = &core.Req{UID: 1, Params: params, IDs: append([]int32(nil), ids...), PromptLen: len(ids), MaxLen: soloTokens}
+	for p := r.e.cfg.NumPages - 1; p >= 0; p-- {
 		r.req.Pages = append(r.req.Pages, core.Page(p))
 	}
 }
