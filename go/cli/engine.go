@@ -20,19 +20,20 @@ const (
 // GPU implementations are here so that its command lines run; a value that asks
 // for something that a CPU can't do is an error.
 type engineFlags struct {
-	model, dtype, device, cache string
-	policy, admission           string
-	mixed                       int
-	disableOverlap              bool
-	running, maxSeqLen, pages   positive
-	pageSize, extend, threads   positive
-	memoryRatio                 float64
-	seed                        uint64
-	logLevel                    level
-	tensorParallel              positive
-	attention, moe, source      string
-	graphMaxBatch               int
-	dummyWeight, disablePyNCCL  bool
+	model, dtype, quantization string
+	device, cache              string
+	policy, admission          string
+	mixed                      int
+	disableOverlap             bool
+	running, maxSeqLen, pages  positive
+	pageSize, extend, threads  positive
+	memoryRatio                float64
+	seed                       uint64
+	logLevel                   level
+	tensorParallel             positive
+	attention, moe, source     string
+	graphMaxBatch              int
+	dummyWeight, disablePyNCCL bool
 }
 
 // engineAliases are the further names of engine flags.
@@ -48,6 +49,7 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 	f.running, f.pageSize, f.extend, f.tensorParallel = 256, 1, 8192, 1
 	flags.StringVar(&f.model, "model-path", defaultModel, modelUsage)
 	flags.StringVar(&f.dtype, "dtype", "auto", "type of weights and KV: auto, float32 or bfloat16")
+	flags.StringVar(&f.quantization, "quantization", "auto", "of weights: auto (quantized ones are computed with as they are, unless --dtype float32), none (they become --dtype), int8 or int4 (others are quantized at load)")
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu, or ref (slow; to compare results with)")
 	flags.Var(&f.threads, "threads", "CPU threads (default: the cores that the process may use)")
 	flags.Var(&f.running, "max-running-requests", "requests that run at once")
@@ -93,7 +95,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		log.Info("--cuda-graph-max-bs and --disable-pynccl have no effect on the CPU")
 	}
 	return llm.Config{
-		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
+		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, Quantization: f.quantization, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
 		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,

@@ -120,29 +120,28 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	if cfg.MaxSeqLenOverride > 0 {
 		seqLen = cfg.MaxSeqLenOverride
 	}
-	pages := cfg.NumPageOverride
-	if pages == 0 {
-		n, bound, err := engine.ChooseNumPages(mc, dt, cfg.PageSize, cfg.MaxRunningReq, seqLen, cfg.MemoryRatio)
+	ec := engine.Config{
+		DType: dt, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MaxRunning: cfg.MaxRunningReq,
+		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
+	}
+	if ec.NumPages == 0 {
+		n, bound, err := engine.ChooseNumPages(ec, mc, ck, cfg.MemoryRatio)
 		if err != nil {
 			return err
 		}
-		pages = n
+		ec.NumPages = n
 		cfg.Logger.Info("KV cache", "pages", n, "page_size", cfg.PageSize, "MiB", engine.PageBytes(mc, cfg.PageSize, dt)*int64(n)>>20, "chosen_by", bound)
 	}
-	seqLen = min(seqLen, pages*cfg.PageSize)
-	vocab := min(mc.VocabSize, m.tok.VocabSize())
+	ec.MaxSeqLen = min(seqLen, ec.NumPages*cfg.PageSize)
 	m.info.DType = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16"}[dt]
-	m.ids = vocab
-	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, seqLen, pages
+	m.ids = ec.Vocab
+	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, ec.MaxSeqLen, ec.NumPages
 	var src engine.Source = ck
 	if cfg.DummyWeight {
 		src = weights.Dummy{}
 	}
 	var err error
-	m.eng, err = engine.New(engine.Config{
-		DType: dt, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: pages, MaxRunning: cfg.MaxRunningReq,
-		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, Vocab: vocab,
-	}, mc, src, m.devs...)
+	m.eng, err = engine.New(ec, mc, src, m.devs...)
 	if err == nil {
 		reportUnused(m.eng.Unused(ck.Names()), cfg.Logger)
 	}

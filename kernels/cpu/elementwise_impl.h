@@ -46,27 +46,6 @@ static void embed(const msgl_job *job, int thread, int64_t from, int64_t to) {
   }
 }
 
-// Sum of squares of n values: element i belongs to lane i % 16.
-ALWAYS float sum_squares(const float *x, int n) {
-  float lane[LANES];
-  vf acc[NV];
-  int i = 0;
-  UNROLL for (int v = 0; v < NV; v++) acc[v] = vset1(0);
-  for (; i + LANES <= n; i += LANES) {
-    UNROLL for (int v = 0; v < NV; v++) {
-      vf a = vld(x + i + v * VW);
-      acc[v] = vfma(a, a, acc[v]);
-    }
-  }
-  float tail[LANES] = {0};
-  memcpy(tail, x + i, (size_t)(n - i) * sizeof(float));
-  UNROLL for (int v = 0; v < NV; v++) {
-    vf a = vld(tail + v * VW);
-    vst(lane + v * VW, vfma(a, a, acc[v]));
-  }
-  return lanes_sum(lane);
-}
-
 // dst = x / sqrt(mean(x^2) + eps) * w, n values; dst may be x
 ALWAYS void norm_row(float *dst, const float *x, const float *w, int n, float eps) {
   float scale = 1.0f / sqrtf(sum_squares(x, n) / (float)n + eps);

@@ -27,6 +27,10 @@ enum {
   MSGL_RADIX_BUCKETS = 2048,  // of one level of the sampler's selection
 };
 
+// How far out of its row a value of x stands, as a multiple of the row's root mean
+// square, for its group to be rounded twice when it meets a quantized weight.
+#define MSGL_OUTLIER 12.0f
+
 typedef struct msgl_job msgl_job;
 typedef void (*msgl_phase_fn)(const msgl_job *job, int thread, int64_t from, int64_t to);
 
@@ -182,9 +186,20 @@ static inline int64_t msgl_ceil_div(int64_t a, int64_t b) { return (a + b - 1) /
 // Steps of a packed weight of k columns.
 static inline int msgl_steps(int64_t k, int dtype) { return (int)msgl_ceil_div(k, msgl_step_of(dtype).cols); }
 
-// Bytes of `rows` rows of x, packed for weights of the type.
+// Bytes of a row of x, packed for a weight of so many steps; quant_impl.h says what
+// more there is for quantized ones.
+static inline int64_t msgl_packed_row(int64_t steps, int dtype) {
+  int64_t x = msgl_step_of(dtype).x;
+  return steps * (msgl_quant_of(dtype).bits ? 2 * x + 4 : x);
+}
+
 static inline int64_t msgl_packed_rows(const msgl_linear_plan *p, int64_t rows, int dtype) {
-  return rows * p->steps * msgl_step_of(dtype).x;
+  return rows * msgl_packed_row(p->steps, dtype);
+}
+
+// Steps that one item of packing x takes.
+static inline int64_t msgl_pack_range(const msgl_linear_plan *p, int dtype) {
+  return msgl_quant_of(dtype).bits ? p->steps : MSGL_PACK_COLS / msgl_step_of(dtype).cols;
 }
 
 static inline int64_t msgl_min(int64_t a, int64_t b) { return a < b ? a : b; }

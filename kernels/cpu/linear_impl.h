@@ -53,6 +53,8 @@ typedef struct {
   const char *w;        // the first panel, at the first step
   size_t panel;         // bytes from panel to panel
   const char *x;        // [steps][rows][values of a step]
+  const char *flags;    // of quantized weights: bytes [steps][rows], whether x has more
+  size_t more;          // bytes from a step of x to what was left of it
   int steps;
   float *c;             // [rows][panels * 16]
   size_t ldc;
@@ -96,7 +98,7 @@ ALWAYS void prefetch_panels(int bf16, int np, const char *p, size_t panel) {
 // is the start of the panel that the stream goes on with, np panels further.
 ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const linear_tile *t) {
   const msgl_step step = msgl_step_of(dtype);
-  const char *w = t->w, *x = t->x;
+  const char *w = t->w, *x = t->x, *flags = t->flags;
   int turn = t->steps - AHEAD / step.bytes;
   if (turn < 0) turn = 0;
   for (int part = 0; part < 2; part++) {
@@ -104,7 +106,9 @@ ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_RO
     int steps = part ? t->steps - turn : turn;
     for (int k = 0; k < steps; k++) {
       if (msgl_quant_of(dtype).bits) {
-        quant_step(dtype, np, nb, acc, w, t->panel, x, ahead, 1);
+        int passes = 1 + any_left(flags, nb);
+        for (int i = 0; i < passes; i++) quant_step(dtype, np, nb, acc, w, t->panel, x + (i ? t->more : 0), ahead, 1);
+        flags += nb;
       } else {
         prefetch_panels(dtype == MSGL_BF16, np, w + ahead, t->panel);
         pair_step(dtype == MSGL_BF16, np, nb, acc, w, t->panel, (const float *)x);
@@ -117,7 +121,7 @@ ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_RO
 
 ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const linear_tile *t) {
   const msgl_step step = msgl_step_of(dtype);
-  const char *w = t->w, *ahead = t->ahead, *x = t->x;
+  const char *w = t->w, *ahead = t->ahead, *x = t->x, *flags = t->flags;
   for (int k = 0; k < t->steps; k++) {
     UNROLL for (int p = 0; p < np; p++) {
       int line = 0;
@@ -127,7 +131,9 @@ ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROW
       } while (msgl_quant_of(dtype).bits && line < t->ahead_step);
     }
     if (msgl_quant_of(dtype).bits) {
-      quant_step(dtype, np, nb, acc, w, t->panel, x, 0, 0);
+      int passes = 1 + any_left(flags, nb);
+      for (int i = 0; i < passes; i++) quant_step(dtype, np, nb, acc, w, t->panel, x + (i ? t->more : 0), 0, 0);
+      flags += nb;
     } else {
       pair_step(dtype == MSGL_BF16, np, nb, acc, w, t->panel, (const float *)x);
     }
@@ -208,31 +214,34 @@ static const tile_fn chunk_tile[] = {
     [MSGL_Q4M] = chunk_q4m, [MSGL_Q6] = chunk_q6,     [MSGL_Q8M] = chunk_q8m,
 };
 
-// Packs steps [first, last) of row b of a block of nb rows. x: the row; block: where the block's first step is packed
-ALWAYS void pack_row(char *block, const float *x, int cols, int b, int nb, int64_t first, int64_t last, int dtype) {
+// Packs steps [first, last) of row b of a block of nb rows; all of them for
+// quantized weights. x: the row; block: where the block's first step is packed
+ALWAYS void pack_row(char *block, const float *x, int cols, int b, int nb, int first, int last, int dtype) {
   if (msgl_quant_of(dtype).bits) {
-    pack_quant_row(block, x, cols, b, nb, first, last, dtype);
+    pack_quant_row(block, x, cols, b, nb, last, dtype);
     return;
   }
   float *out = (float *)block + 2 * b;
-  for (int64_t k = first; k < last; k++) {
+  for (int k = first; k < last; k++) {
     out[k * 2 * nb] = x[2 * k];
     out[k * 2 * nb + 1] = 2 * k + 1 < cols ? x[2 * k + 1] : 0;
   }
 }
 
-// Items: blocks x ranges of MSGL_PACK_COLS columns.
+// Items: blocks x ranges of msgl_pack_range steps.
 static void linear_pack(const msgl_job *job, int thread, int64_t from, int64_t to) {
   (void)thread;
   const msgl_linear_plan *p = &job->linear;
   const msgl_tensor *x = &job->op->t[1];
   int dtype = job->op->t[2].dtype;
-  int64_t range = MSGL_PACK_COLS / msgl_step_of(dtype).cols, ranges = msgl_ceil_div(p->steps, range);
+  int64_t range = msgl_pack_range(p, dtype), ranges = msgl_ceil_div(p->steps, range);
   for (int64_t item = from; item < to; item++) {
     int64_t row = item / ranges * p->block_rows, first = item % ranges * range;
     int64_t rows = msgl_min(p->block_rows, x->rows - row), last = msgl_min(first + range, p->steps);
-    char *block = job->shared + row * p->steps * msgl_step_of(dtype).x;
-    for (int64_t b = 0; b < rows; b++) pack_row(block, msgl_row(x, row + b), x->cols, (int)b, (int)rows, first, last, dtype);
+    char *block = job->shared + msgl_packed_rows(p, row, dtype);
+    for (int64_t b = 0; b < rows; b++) {
+      pack_row(block, msgl_row(x, row + b), x->cols, (int)b, (int)rows, (int)first, (int)last, dtype);
+    }
   }
 }
 
@@ -270,6 +279,14 @@ static void store_partial(const linear_ctx *c, const float *tile, int64_t row, i
 }
 
 // Items: panels.
+// Points a tile at step k of a packed block of nb rows.
+ALWAYS void split_x(linear_tile *t, const char *block, const msgl_linear_plan *plan, int k, int nb, int dtype) {
+  size_t bytes = (size_t)msgl_step_of(dtype).x * (size_t)nb;
+  t->x = block + (size_t)k * bytes;
+  t->more = (size_t)plan->steps * bytes;
+  t->flags = block + 2 * t->more + (size_t)k * (size_t)nb;
+}
+
 static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t to) {
   linear_ctx c = linear_open(job);
   int rows = c.dst->rows, widest = stream_panels(msgl_quant_of(c.w->dtype).bits, rows);
@@ -278,7 +295,8 @@ static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t
     int np = widest;
     int partial = p >= c.full;
     while (np > 1 && p + np > msgl_min(to, c.full)) np /= 2;
-    linear_tile t = {.w = panel_at(&c, p), .panel = c.panel, .x = c.x, .steps = c.plan->steps, .begin = 1};
+    linear_tile t = {.w = panel_at(&c, p), .panel = c.panel, .steps = c.plan->steps, .begin = 1};
+    split_x(&t, c.x, c.plan, 0, rows, c.w->dtype);
     t.ahead = t.w + AHEAD;
     t.ahead_step = c.step.bytes;
     t.c = partial ? own : msgl_f32(c.dst) + p * MSGL_PANEL;
@@ -307,7 +325,7 @@ static void blocked_panels(const linear_ctx *c, float *own, int64_t p, int np, i
     t.ahead_step = c->step.bytes / (end - block);
     for (int64_t row = first_row; row < end_row; row += plan->block_rows) {
       int nb = (int)msgl_min(plan->block_rows, end_row - row);
-      t.x = c->x + (row * plan->steps + (int64_t)k * nb) * c->step.x;
+      split_x(&t, c->x + msgl_packed_rows(plan, row, c->w->dtype), plan, k, nb, c->w->dtype);
       t.c = partial ? own + (row - first_row) * LANES : msgl_row(c->dst, row) + p * MSGL_PANEL;
       t.ahead = next;
       chunk_tile[c->w->dtype](np, nb, &t);

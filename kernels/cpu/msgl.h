@@ -66,7 +66,8 @@ typedef struct {
 //   RMS_NORM    t: dst f32 [M, H], x f32 [M, H], w f32 [1, H], residual f32 [M, H] or absent   f: eps
 //               residual += x first, then the residual is normalised
 //   LINEAR      t: dst f32 [M, N], x f32 [M, K], w packed [N, K], bias f32 [1, N] or absent
-//               if w is quantized, x is rounded to 8 bits first: each row in groups of 32, scale max|x| / 127
+//               if w is quantized, x is rounded to 8 bits first: each row in groups of 32, scale max|x| / 127; in a
+//               group with a value of more than 12 times the row's root mean square, what that left is rounded again
 //   ROPE_STORE  t: qkv f32 [M, (Q+2KV)D], positions i32 [1, M], slots i32 [1, M], cos|sin f32 [P, D],
 //                  k cache [S, KV*D], v cache [S, KV*D], q norm f32 [1, D] or absent, k norm likewise
 //               f: eps   i: Q, KV, D, page size

@@ -68,7 +68,7 @@ static int plan_linear(msgl_job *job, const msgl_op *op) {
   msgl_split_linear(p, job->kernels, rows, w->cols, w->dtype);
   if (p->packed) {
     if ((code = msgl_need_shared(job, (size_t)msgl_packed_rows(p, rows, w->dtype))) != MSGL_OK) return code;
-    add_phase(job, job->kernels->linear_pack, p->blocks * msgl_ceil_div(w->cols, MSGL_PACK_COLS), 1,
+    add_phase(job, job->kernels->linear_pack, p->blocks * msgl_ceil_div(p->steps, msgl_pack_range(p, w->dtype)), 1,
               rows * w->cols < SERIAL_PACK);
   }
   if ((code = msgl_need_own(job, msgl_linear_own(p))) != MSGL_OK) return code;

@@ -27,8 +27,8 @@ static int check_moe(sizes *s, const msgl_op *op) {
   code = both(code, both(columns(x, MSGL_F32, gate_up->cols), view(dst, MSGL_F32, s->m, s->h)));
   code = both(code, view(logits, MSGL_F32, s->m, s->e));
   if (code != MSGL_OK) return code;
-  s->packed_h = (int64_t)msgl_steps(s->h, gate_up->dtype) * msgl_step_of(gate_up->dtype).x;
-  s->packed_f = (int64_t)msgl_steps(s->f, down->dtype) * msgl_step_of(down->dtype).x;
+  s->packed_h = msgl_packed_row(msgl_steps(s->h, gate_up->dtype), gate_up->dtype);
+  s->packed_f = msgl_packed_row(msgl_steps(s->f, down->dtype), down->dtype);
   if (s->e < 1 || s->k < 1 || s->k > s->e) return MSGL_ERR_SHAPE;
   if (gate_up->rows != s->e * whole_panels(2 * s->f) || down->rows != s->e * whole_panels(s->h)) return MSGL_ERR_SHAPE;
   return MSGL_OK;

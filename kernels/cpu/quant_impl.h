@@ -1,15 +1,20 @@
 // quant_impl.h: LINEAR's innermost part for quantized weights.
 //
-// x is rounded to 8 bits, each row in groups of 32 (pack_quant_rows). A group of a
-// weight meets x as sums of integers, which are exact and so the same in any
-// order and on any instruction set; then one multiply-add per group joins them to
-// the output's chain:
+// x is rounded to 8 bits, each row in groups of 32. A group of a weight meets x as
+// sums of integers, which are exact and so the same in any order and on any
+// instruction set; then one multiply-add per group joins them to the output's chain:
 //
 //   chain += sum((code - zero) * x) * (scale * x's scale)    [+ minimum * sum(x) * x's scale]
 //
-// A packed step of nb rows of x: codes int8 [16][nb][4], scales f32 [2][nb], and
-// for each group of the weight [groups][nb]: int32 -zero * sum(x), or, where
-// groups have minima, f32 sum(x) * x's scale.
+// A group whose largest value stands far out of its row (MSGL_OUTLIER) would lose
+// the others to the rounding; what the rounding left of such a group is rounded
+// once more, and goes a second way through the weights. Where a row has nothing
+// left, it adds zero, which changes nothing: batch invariance holds.
+//
+// A packed block of nb rows: [steps] steps, [steps] steps of what was left, then
+// bytes [steps][nb]: whether something was. A step: codes int8 [16][nb][4], scales
+// f32 [2][nb], and for each group of the weight [groups][nb]: int32
+// -zero * sum(x), or, where groups have minima, f32 sum(x) * x's scale.
 
 ALWAYS vi vset1i(int32_t x) { return (vi)vset1(0) + x; }
 
@@ -157,46 +162,70 @@ ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS
   }
 }
 
-// Rounds 32 values to codes of 8 bits and returns their scale.
-ALWAYS float quant_group(int8_t *codes, const float *x) {
-  vf most[2] = {vset1(0), vset1(0)};
-  for (int i = 0; i < MSGL_X_GROUP; i += 2 * VW) {
-    UNROLL for (int j = 0; j < 2; j++) {
-      vf v = vld(x + i + j * VW);
-      most[j] = vmax(most[j], (vf)((vu)v & 0x7fffffffu));
-    }
-  }
-  float largest = vec_max(vmax(most[0], most[1]));
-  float inverse = largest > 0 ? 127.0f / largest : 0;
-  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  for (int i = 0; i < MSGL_X_GROUP; i += VW) {
-    vi r = (vi)(vld(x + i) * vset1(inverse) + vset1(magic)) - (vi)vset1(magic);
-    for (int j = 0; j < VW; j++) codes[i + j] = (int8_t)r[j];
-  }
-  return largest / 127.0f;
+// Whether any row of a step has something left. flags: [nb]
+ALWAYS int any_left(const char *flags, int nb) {
+  int any = 0;
+  UNROLL for (int b = 0; b < nb; b++) any |= flags[b];
+  return any;
 }
 
-// Packs steps [first, last) of row b of a block of nb rows. x: the row; block: where the block's first step is packed
-ALWAYS void pack_quant_row(char *block, const float *x, int cols, int b, int nb, int64_t first, int64_t last, int dtype) {
+ALWAYS float largest_of_group(const float *x) {
+  vf most = vset1(0);
+  for (int i = 0; i < MSGL_X_GROUP; i += VW) most = vmax(most, (vf)((vu)vld(x + i) & 0x7fffffffu));
+  return vec_max(most);
+}
+
+// Rounds 32 values to codes of 8 bits, of which the largest magnitude is given,
+// and returns their scale. left: what the rounding left, or NULL
+ALWAYS float quant_group(int8_t *codes, const float *x, float largest, float *left) {
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  float inverse = largest > 0 ? 127.0f / largest : 0, scale = largest / 127.0f;
+  for (int i = 0; i < MSGL_X_GROUP; i += VW) {
+    vf shifted = vld(x + i) * vset1(inverse) + vset1(magic);
+    vi code = (vi)shifted - (vi)vset1(magic);
+    if (left) vst(left + i, vld(x + i) - (shifted - vset1(magic)) * vset1(scale));
+    for (int j = 0; j < VW; j++) codes[i + j] = (int8_t)code[j];
+  }
+  return scale;
+}
+
+// Writes the codes and scales of a group of x to row b of a packed step.
+ALWAYS void put_group(char *step, const msgl_quant *q, int g, int b, int nb, const int8_t *codes, float scale) {
+  const int x_groups = MSGL_QUANT_STEP / MSGL_X_GROUP, parts = MSGL_X_GROUP / q->group;
+  char *scales = step + MSGL_QUANT_STEP * nb, *sums = scales + x_groups * nb * 4;
+  memcpy(scales + (g * nb + b) * 4, &scale, 4);
+  for (int i = 0; i < MSGL_X_GROUP; i += 4) memcpy(step + (g * MSGL_X_GROUP + i) * nb + 4 * b, codes + i, 4);
+  for (int part = 0; part < parts; part++) {
+    int32_t sum = 0;
+    for (int i = 0; i < q->group; i++) sum += codes[part * q->group + i];
+    float scaled = (float)sum * scale;
+    int32_t start = -q->zero * sum;
+    memcpy(sums + ((g * parts + part) * nb + b) * 4, q->minimum ? (const void *)&scaled : (const void *)&start, 4);
+  }
+}
+
+// Packs row b of a block of nb rows. x: the row
+ALWAYS void pack_quant_row(char *block, const float *x, int cols, int b, int nb, int steps, int dtype) {
   const msgl_quant q = msgl_quant_of(dtype);
-  const int groups = MSGL_QUANT_STEP / q.group, x_groups = MSGL_QUANT_STEP / MSGL_X_GROUP;
-  const int64_t bytes = (int64_t)msgl_step_of(dtype).x * nb;
-  for (int64_t s = first; s < last; s++) {
-    char *out = block + s * bytes;
-    float scales[MSGL_QUANT_STEP / MSGL_X_GROUP];
-    int8_t codes[MSGL_QUANT_STEP] = {0};
-    for (int g = 0; g < x_groups; g++) {
-      int64_t col = s * MSGL_QUANT_STEP + g * MSGL_X_GROUP;
-      scales[g] = col < cols ? quant_group(codes + g * MSGL_X_GROUP, x + col) : 0;
-      memcpy(out + MSGL_QUANT_STEP * nb + (g * nb + b) * 4, &scales[g], 4);
-    }
-    for (int i = 0; i < MSGL_QUANT_STEP; i += 4) memcpy(out + i * nb + 4 * b, codes + i, 4);
-    for (int g = 0; g < groups; g++) {
-      int32_t sum = 0;
-      for (int i = 0; i < q.group; i++) sum += codes[g * q.group + i];
-      float scaled = (float)sum * scales[g * q.group / MSGL_X_GROUP];
-      int32_t start = -q.zero * sum;
-      memcpy(out + MSGL_QUANT_STEP * nb + ((x_groups + g) * nb + b) * 4, q.minimum ? (const void *)&scaled : (const void *)&start, 4);
+  const int bytes = msgl_step_of(dtype).x * nb;
+  const float far = MSGL_OUTLIER * MSGL_OUTLIER * sum_squares(x, cols) / (float)cols;
+  char *more = block + (size_t)steps * (size_t)bytes, *flags = more + (size_t)steps * (size_t)bytes;
+  static const int8_t none[MSGL_X_GROUP];
+  for (int s = 0; s < steps; s++) {
+    flags[s * nb + b] = 0;
+    for (int g = 0; g < MSGL_QUANT_STEP / MSGL_X_GROUP; g++) {
+      int8_t codes[MSGL_X_GROUP] = {0};
+      float left[MSGL_X_GROUP], scale = 0, rest = 0;
+      int col = s * MSGL_QUANT_STEP + g * MSGL_X_GROUP, outlier = 0;
+      if (col < cols) {
+        float largest = largest_of_group(x + col);
+        outlier = largest * largest > far;
+        scale = quant_group(codes, x + col, largest, outlier ? left : NULL);
+      }
+      put_group(block + (size_t)s * (size_t)bytes, &q, g, b, nb, codes, scale);
+      if (outlier) rest = quant_group(codes, left, largest_of_group(left), NULL);
+      put_group(more + (size_t)s * (size_t)bytes, &q, g, b, nb, outlier ? codes : none, rest);
+      flags[s * nb + b] |= (char)outlier;
     }
   }
 }

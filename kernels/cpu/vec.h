@@ -97,6 +97,27 @@ ALWAYS float lanes_sum(const float *lane) {
   return (s[0] + s[2]) + (s[1] + s[3]);
 }
 
+// Sum of squares of n values: element i belongs to lane i % 16.
+ALWAYS float sum_squares(const float *x, int n) {
+  float lane[LANES];
+  vf acc[NV];
+  int i = 0;
+  UNROLL for (int v = 0; v < NV; v++) acc[v] = vset1(0);
+  for (; i + LANES <= n; i += LANES) {
+    UNROLL for (int v = 0; v < NV; v++) {
+      vf a = vld(x + i + v * VW);
+      acc[v] = vfma(a, a, acc[v]);
+    }
+  }
+  float tail[LANES] = {0};
+  memcpy(tail, x + i, (size_t)(n - i) * sizeof(float));
+  UNROLL for (int v = 0; v < NV; v++) {
+    vf a = vld(tail + v * VW);
+    vst(lane + v * VW, vfma(a, a, acc[v]));
+  }
+  return lanes_sum(lane);
+}
+
 ALWAYS float vec_max(vf v) {
   float lane[VW], m;
   vst(lane, v);

@@ -116,18 +116,32 @@ static quantized quantize(int n, int k, int dtype) {
   return out;
 }
 
+// Rounds 32 values to 8 bits.
+static void round_group(float *out, const float *x) {
+  float most = 0;
+  for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
+  float inverse = most > 0 ? 127.0f / most : 0;
+  for (int i = 0; i < 32; i++) out[i] = nearbyintf(x[i] * inverse) * (most / 127.0f);
+}
+
 // What LINEAR makes of a row of x before it meets a quantized weight.
 static void round_row(double *out, const float *x, int k) {
+  double squares = 0;
+  for (int i = 0; i < k; i++) squares += (double)x[i] * x[i];
   for (int g = 0; g < k; g += 32) {
-    float most = 0;
-    for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[g + i]));
-    float inverse = most > 0 ? 127.0f / most : 0;
-    for (int i = 0; i < 32; i++) out[g + i] = (double)nearbyintf(x[g + i] * inverse) * (most / 127.0f);
+    float rounded[32], left[32], again[32] = {0};
+    double most = 0;
+    for (int i = 0; i < 32; i++) most = fmax(most, fabs((double)x[g + i]));
+    round_group(rounded, x + g);
+    for (int i = 0; i < 32; i++) left[i] = x[g + i] - rounded[i];
+    if (most * most > 144 * squares / k) round_group(again, left);
+    for (int i = 0; i < 32; i++) out[g + i] = (double)rounded[i] + again[i];
   }
 }
 
 static void test_quant(msgl_pool *pool, int m, int n, int k, int dtype) {
   float *x = floats(m * k), *bias = floats(n), *dst = nans(m * n), *row = nans(k);
+  for (int r = 0; r < m; r += 2) x[r * k + (7 * r) % k] = 100;  // in long rows, far out
   quantized w = quantize(n, k, dtype);
   int32_t id = n - 1;
   msgl_op ops[2] = {{.kind = MSGL_LINEAR}, {.kind = MSGL_EMBED}};

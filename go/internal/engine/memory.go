@@ -7,6 +7,7 @@ import (
 
 	"github.com/minisgl/minisgl/go/internal/model"
 	"github.com/minisgl/minisgl/go/internal/ops"
+	"github.com/minisgl/minisgl/go/internal/weights"
 )
 
 // kvCap bounds the KV cache that is chosen without being asked for: more seldom
@@ -19,16 +20,18 @@ func PageBytes(c model.Config, pageSize int, dt ops.DType) int64 {
 }
 
 // ChooseNumPages returns how many pages to allocate: a share of the free memory
-// after the weights, at most what maxRunning requests of maxSeqLen tokens could
-// use, and at most 4 GiB. It also returns which of these bounds it was.
-func ChooseNumPages(c model.Config, dt ops.DType, pageSize, maxRunning, maxSeqLen int, ratio float64) (pages int, bound string, err error) {
+// after weights and activations, at most what the running requests could use, and
+// at most 4 GiB. It also returns which of these bounds it was. cfg needs no
+// NumPages; ck may be without tensors.
+func ChooseNumPages(cfg Config, c model.Config, ck *weights.Checkpoint, ratio float64) (pages int, bound string, err error) {
 	free, err := freeMemory()
 	if err != nil {
 		return 0, "", err
 	}
-	page := PageBytes(c, pageSize, dt)
-	bytes := int64(ratio*float64(free)) - WeightBytes(c, dt)
-	useful := int64(maxRunning) * int64((maxSeqLen+pageSize-1)/pageSize)
+	page := PageBytes(c, cfg.PageSize, cfg.DType)
+	needed := weightBytes(cfg, c, ck) + activationBytes(cfg, c)
+	bytes := int64(ratio*float64(free)) - needed
+	useful := int64(cfg.MaxRunning) * int64((cfg.MaxSeqLen+cfg.PageSize-1)/cfg.PageSize)
 	n := min(min(bytes, kvCap)/page, useful)
 	switch n {
 	case useful:
@@ -36,17 +39,60 @@ func ChooseNumPages(c model.Config, dt ops.DType, pageSize, maxRunning, maxSeqLe
 	case kvCap / page:
 		bound = "the cap of 4 GiB; num_page_override sets more"
 	default:
-		bound = fmt.Sprintf("memory_ratio %v of %d MiB free memory, less the weights", ratio, free>>20)
+		bound = fmt.Sprintf("memory_ratio %v of %d MiB free memory, less weights and activations", ratio, free>>20)
 	}
 	if n < 2 {
-		return 0, "", fmt.Errorf("engine: %d MiB of memory are free; after the weights (%d MiB) there is no room for KV pages of %d bytes: free some memory, raise memory_ratio (%v) or choose a smaller model",
-			free>>20, WeightBytes(c, dt)>>20, page, ratio)
+		return 0, "", fmt.Errorf("engine: %d MiB of memory are free; after weights and activations (%d MiB) there is no room for KV pages of %d bytes: free some memory, raise memory_ratio (%v), lower max_extend_tokens or choose a smaller model",
+			free>>20, needed>>20, page, ratio)
 	}
 	return int(n), bound, nil
 }
 
-// WeightBytes estimates the size of the loaded weights.
-func WeightBytes(c model.Config, dt ops.DType) int64 {
+// activationBytes is the size of the activations of the largest batch.
+func activationBytes(cfg Config, c model.Config) (bytes int64) {
+	model.NewScratch(c, cfg.MaxExtendTokens+cfg.MaxRunning, cfg.MaxRunning, func(rows, cols int) ops.Tensor {
+		t := ops.New(0, rows, cols, ops.F32)
+		bytes += t.Bytes()
+		return t
+	})
+	return bytes + int64(len(c.Ropes))*int64(cfg.MaxSeqLen)*int64(c.HeadDim)*4
+}
+
+// weightBytes estimates the size of the loaded weights: of the checkpoint's
+// tensors or, where it has none, of what the configuration asks for.
+func weightBytes(cfg Config, c model.Config, ck *weights.Checkpoint) int64 {
+	names := ck.Names()
+	if len(names) == 0 {
+		return int64(float64(parameters(c)) * packedBytes(cfg.DType))
+	}
+	ld := loader{dtype: cfg.DType, quantization: cfg.Quantization}
+	var bytes float64
+	for _, name := range names {
+		t, _ := ck.Tensor(name)
+		bytes += float64(t.Rows()) * float64(t.Cols()) * packedBytes(ld.weightType([]stacked{{tensor: &t}}))
+	}
+	return int64(bytes)
+}
+
+// packedBytes is the size of a value of a loaded weight, its share of scales and
+// minima included.
+func packedBytes(dt ops.DType) float64 {
+	q, ok := dt.Quant()
+	if !ok {
+		return float64(dt.Size())
+	}
+	scale := 4
+	if dt == ops.Q8 || dt == ops.Q4 {
+		scale = 2
+	}
+	if q.Minima {
+		scale *= 2
+	}
+	return float64(q.Bits)/8 + float64(scale)/float64(q.Group)
+}
+
+// parameters is the number of weights that a configuration asks for.
+func parameters(c model.Config) int64 {
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	n := int64(c.VocabSize) * int64(c.HiddenSize)
 	for i := range c.Layers {
@@ -61,7 +107,7 @@ func WeightBytes(c model.Config, dt ops.DType) int64 {
 	if !c.TieEmbeddings {
 		n += int64(c.VocabSize) * int64(c.HiddenSize)
 	}
-	return n * int64(dt.Size())
+	return n
 }
 
 // freeMemory is what the system could give to a new program, in bytes.

@@ -23,8 +23,6 @@ def engine_options(model_path: Any, dtype: Any, kwargs: Mapping[str, Any]) -> di
         ValueError: A value out of range, or one that asks for what this build lacks.
     """
     options = {"model_path": os.fspath(model_path), "dtype": dtype_name(dtype)}
-    if ENV.DISABLE_OVERLAP_SCHEDULING:
-        options["disable_overlap"] = True
     for name, value in kwargs.items():
         if name in _PASSED:
             if value is not None:
@@ -109,6 +107,7 @@ def _seconds(name: str, value: Any) -> None:
 _PASSED: dict[str, Check] = {
     "model_source": _name,
     "use_dummy_weight": as_bool,
+    "quantization": _name,
     "device": _name,
     "tp_size": _positive,
     "num_threads": _positive,

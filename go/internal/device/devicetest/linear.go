@@ -19,6 +19,9 @@ func (c linearCase) run(r *rig) []float32 {
 	for i := range x { // outputs of about one, whatever K
 		x[i] /= float32(math.Sqrt(float64(c.k)))
 	}
+	if c.k > 1000 { // a value that stands far out of its row
+		x[c.k/3] = 30
+	}
 	return c.times(r, r.weight(c.n, c.k, c.dt, random(uint64(c.n), c.n*c.k)), c.m, x)
 }
 
@@ -83,6 +86,9 @@ func testLinearInvariance(t *testing.T, open Open) {
 			r := newRig(t, open)
 			w := r.weight(c.n, c.k, c.dt, random(uint64(c.n), c.n*c.k))
 			x := random(9, c.m*c.k)
+			for i := 3; i < c.m; i += 5 {
+				x[i*c.k+40] = 1000
+			}
 			alone := make([]float32, 0, c.m*c.n)
 			for i := range c.m {
 				alone = append(alone, c.times(r, w, 1, x[i*c.k:(i+1)*c.k])...)

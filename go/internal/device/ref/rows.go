@@ -36,28 +36,46 @@ func (m *memory) weight(t ops.Tensor) view {
 	return m.view(t)
 }
 
-// meeting returns x as it meets a weight of type dt: rounded to 8 bits in groups
-// of 32 if the weight is quantized.
+// meeting returns x as it meets a weight of type dt: if the weight is quantized,
+// rounded to 8 bits in groups of 32; in a group with a value of more than outlier
+// times the row's root mean square, what that left is rounded likewise.
 func meeting(x []float32, dt ops.DType) []float32 {
 	if _, ok := dt.Quant(); !ok {
 		return x
 	}
-	const group = 32
-	out := make([]float32, len(x))
+	const group, outlier = 32, 12
+	squares, out := dot(x, x), make([]float32, len(x))
 	for g := 0; g < len(x); g += group {
-		var largest float32
-		for _, v := range x[g : g+group] {
-			largest = max(largest, float32(math.Abs(float64(v))))
+		in, to := x[g:g+group], out[g:g+group]
+		largest := float64(round8(to, in))
+		if largest*largest <= outlier*outlier*squares/float64(len(x)) {
+			continue
 		}
-		var inverse float32
-		if largest > 0 {
-			inverse = 127 / largest
+		left, again := make([]float32, group), make([]float32, group)
+		for i, v := range in {
+			left[i] = v - to[i]
 		}
-		for i, v := range x[g : g+group] {
-			out[g+i] = float32(math.RoundToEven(float64(v*inverse))) * (largest / 127)
+		round8(again, left)
+		for i, v := range again {
+			to[i] += v
 		}
 	}
 	return out
+}
+
+// round8 rounds x to multiples of 1/127 of its largest magnitude, which it returns.
+func round8(out, x []float32) (largest float32) {
+	for _, v := range x {
+		largest = max(largest, float32(math.Abs(float64(v))))
+	}
+	var inverse float32
+	if largest > 0 {
+		inverse = 127 / largest
+	}
+	for i, v := range x {
+		out[i] = float32(math.RoundToEven(float64(v*inverse))) * (largest / 127)
+	}
+	return largest
 }
 
 func (m *memory) rmsNorm(op ops.Op) {
