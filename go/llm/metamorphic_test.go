@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,6 +97,31 @@ func TestMetamorphic(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestMetamorphicQuantized runs the workload with quantized weights, stored so or
+// quantized at load, under the options that cut batches differently.
+func TestMetamorphicQuantized(t *testing.T) {
+	tiny := filepath.Dir(tinyModel)
+	for _, base := range []llm.Config{
+		{Model: tinyModel, Quantization: "int8"},
+		{Model: tinyModel, Quantization: "int4"},
+		{Model: filepath.Join(tiny, "qwen3-tied", "q4_1.gguf")},
+		{Model: filepath.Join(tiny, "qwen3-256", "q4_k_m.gguf")},
+		{Model: filepath.Join(tiny, "qwen3moe-every-layer", "q4_0.gguf")},
+	} {
+		t.Run(filepath.Base(filepath.Dir(base.Model))+"/"+filepath.Base(base.Model)+base.Quantization, func(t *testing.T) {
+			base.Device, base.DType, base.NumPageOverride, base.MaxSeqLenOverride = "cpu", "bfloat16", 4096, 128
+			reqs := workload(12)
+			want := tokens(t, open(t, base), reqs)
+			all := append(policies(base), variants(base)...)
+			for i := 0; i < len(all); i += 3 {
+				if diff := cmp.Diff(want, tokens(t, open(t, all[i]), reqs)); diff != "" {
+					t.Errorf("%+v: tokens differ (-base +got):\n%s", all[i], diff)
+				}
+			}
+		})
 	}
 }
 

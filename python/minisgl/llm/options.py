@@ -23,6 +23,8 @@ def engine_options(model_path: Any, dtype: Any, kwargs: Mapping[str, Any]) -> di
         ValueError: A value out of range, or one that asks for what this build lacks.
     """
     options = {"model_path": os.fspath(model_path), "dtype": dtype_name(dtype)}
+    if ENV.DISABLE_OVERLAP_SCHEDULING:
+        options["disable_overlap"] = True
     for name, value in kwargs.items():
         if name in _PASSED:
             if value is not None:
