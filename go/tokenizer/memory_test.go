@@ -51,6 +51,47 @@ func TestA37_MemoryReturns(t *testing.T) {
 	}
 }
 
+// TestA37_LargeText: what the library allocates for a large text, 100 times its
+// size, goes back to the system with it.
+func TestA37_LargeText(t *testing.T) {
+	tok := fromVocabT(t, smollm2Vocab(t, "smollm"))
+	checkReturned(t, tok, 512<<10, 3, 0)
+}
+
+// TestExtended_A37_LargeTexts does so with the sizes that were reported: texts of
+// 10 MB, and thousands of distinct ones of 2 kB.
+func TestExtended_A37_LargeTexts(t *testing.T) {
+	if os.Getenv("MINISGL_TEST_MODELS") == "" {
+		t.Skip("takes minutes: make test-models runs it (MINISGL_TEST_MODELS=1)")
+	}
+	tok := fromVocabT(t, smollm2Vocab(t, "smollm"))
+	checkReturned(t, tok, 10<<20, 5, 4000)
+}
+
+// checkReturned encodes and decodes a text of a size, and distinct small ones, for
+// some rounds.
+func checkReturned(t *testing.T, tok *Tokenizer, size, rounds, small int) {
+	t.Helper()
+	const line = "Some text, 漢字 and 12345 numbers.\n"
+	comesBack := func(text string) {
+		ids, err := tok.Encode(text, false)
+		if got, _ := tok.Decode(ids, false); err != nil || got != text {
+			t.Fatalf("a text of %d bytes does not come back: %v", len(text), err)
+		}
+	}
+	comesBack(line)
+	before := residentOutsideHeap(t)
+	for round := range rounds {
+		comesBack(strings.Repeat(line, size/len(line)))
+		for i := range small {
+			comesBack(strings.Repeat("text "+strconv.Itoa(small*round+i)+"; ", 150))
+		}
+	}
+	if grown := residentOutsideHeap(t) - before; grown > 30<<20 {
+		t.Errorf("memory outside the Go heap grew by %d bytes", grown)
+	}
+}
+
 // residentOutsideHeap returns the bytes of resident memory that Go does not
 // hold.
 func residentOutsideHeap(t *testing.T) int64 {

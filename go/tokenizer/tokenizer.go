@@ -21,6 +21,10 @@ import (
 // MaxTextBytes is the longest text that Encode takes.
 const MaxTextBytes = 64 << 20
 
+// largeText is the length of a text from which on it is worth the milliseconds
+// that giving its memory back takes.
+const largeText = 256 << 10
+
 // ErrClosed is returned by calls on a Tokenizer after Close.
 var ErrClosed = errors.New("tokenizer: closed")
 
@@ -80,6 +84,9 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 		return nil, ErrClosed
 	}
 	ids := t.lib.EncodeWithOptions(text, addSpecial).IDs
+	if len(text) >= largeText {
+		giveBack()
+	}
 	out := make([]int32, len(ids))
 	for i, id := range ids {
 		out[i] = int32(id)
