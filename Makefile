@@ -44,6 +44,10 @@ test-go: setup
 	@bin/minisgl fetch smollm2-135m >/dev/null
 	go test -race ./go/... ./kernels/... ./bench/... ./bindings/native/...
 
+.PHONY: test-models
+test-models: setup ## What of the models is too slow for test: every file form, device, page size and scheduling option (5 min)
+	MINISGL_TEST_MODELS=1 go test -count=1 -timeout 30m -run Extended ./go/internal/engine ./go/llm ./go/tokenizer
+
 .PHONY: test-c
 test-c: ## The kernels under ASan and UBSan
 	$(MAKE) -C kernels/test asan
