@@ -112,7 +112,11 @@ type Info struct {
 	NumPages     int
 	PageSize     int
 	LoadTime     time.Duration
-	Defaults     SamplingDefaults
+
+	WeightBytes   int64   // what a step reads of the loaded weights: all but an embedding that is not the head too
+	FlopsPerToken float64 // of the projections, without the head; of a mixture of experts, those of one token
+
+	Defaults SamplingDefaults
 }
 
 // SamplingDefaults are what a model's authors recommend in its

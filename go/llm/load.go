@@ -140,6 +140,7 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	if cfg.DummyWeight {
 		src = weights.Dummy{}
 	}
+	m.info.WeightBytes, m.info.FlopsPerToken = engine.StepBytes(ec, mc, ck), engine.FlopsPerToken(mc)
 	var err error
 	m.eng, err = engine.New(ec, mc, src, m.devs...)
 	if err == nil {

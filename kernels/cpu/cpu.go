@@ -91,6 +91,16 @@ func (p *Pool) Submit(ops unsafe.Pointer, n int) error {
 	return &OpError{Index: int(p.failed), Err: codeErr(code)}
 }
 
+// Probe measures what the machine can do with the pool's threads: bytes read from
+// memory and float32 operations in a second, a multiply-add being two.
+func (p *Pool) Probe() (bytesPerSecond, flopsPerSecond float64, err error) {
+	var bytes, flops C.double
+	if err := codeErr(C.msgl_probe(&bytes, &flops, p.p)); err != nil {
+		return 0, 0, fmt.Errorf("cpu kernels: probe: %w", err)
+	}
+	return float64(bytes), float64(flops), nil
+}
+
 // Close stops the threads and frees the pool's memory. No submission may be running.
 func (p *Pool) Close() {
 	C.msgl_pool_free(p.p)

@@ -8,6 +8,7 @@
 #include "sample_impl.h"
 #include "logits_impl.h"
 #include "moe_impl.h"
+#include "probe_impl.h"
 
 #define KERNELS_(isa) msgl_kernels_##isa
 #define KERNELS(isa) KERNELS_(isa)
@@ -38,4 +39,7 @@ const msgl_kernels KERNELS(MSGL_ISA) = {
     .moe_act = moe_act,
     .moe_down = moe_down,
     .moe_combine = moe_combine,
+    .probe_read = probe_read,
+    .probe_fma = probe_fma,
+    .probe_flops = (int64_t)PROBE_FMAS * 12 * 2 * VW,
 };

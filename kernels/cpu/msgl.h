@@ -52,6 +52,7 @@ enum msgl_kind {
   // 10 is the engine's
   MSGL_ADJUST = 11,
   MSGL_LOGPROBS = 12,
+  MSGL_PROBE = 100,  // for msgl_probe alone
 };
 
 // A view of memory: [rows, cols], rows `stride` elements apart. addr 0: absent.
@@ -124,6 +125,10 @@ void msgl_pool_free(msgl_pool *pool);
 // Runs ops[0..n) in order. One submission at a time per pool. On an error the
 // operation's index is left in *failed.
 int msgl_submit(int *failed, msgl_pool *pool, const msgl_op *ops, int n);
+
+// Measures the machine with the pool's threads: bytes that they read from memory
+// in a second, and 32-bit multiply-adds, each two operations. Takes about a second.
+int msgl_probe(double *bytes_per_second, double *flops_per_second, msgl_pool *pool);
 
 // Zeroed memory, 64-byte aligned, on huge pages where the system gives them.
 int msgl_alloc(void **out, size_t bytes);

@@ -216,6 +216,13 @@ static int plan_gather_rows(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
+// Items of reading where there is memory to read, of multiply-adds where not.
+static int plan_probe(msgl_job *job, const msgl_op *op) {
+  int code = msgl_need_own(job, 64);
+  add_phase(job, op->t[0].addr ? job->kernels->probe_read : job->kernels->probe_fma, op->i[0], 4, 0);
+  return code;
+}
+
 int msgl_plan(msgl_job *job, const msgl_op *op) {
   job->op = op;
   job->nphases = 0;
@@ -231,6 +238,7 @@ int msgl_plan(msgl_job *job, const msgl_op *op) {
     case MSGL_ADJUST: return msgl_plan_adjust(job, op);
     case MSGL_LOGPROBS: return msgl_plan_logprobs(job, op);
     case MSGL_MOE: return msgl_plan_moe(job, op);
+    case MSGL_PROBE: return plan_probe(job, op);
     default: return MSGL_ERR_KIND;
   }
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/minisgl/minisgl/go/internal/model"
 	"github.com/minisgl/minisgl/go/internal/ops"
@@ -72,6 +73,33 @@ func weightBytes(cfg Config, c model.Config, ck *weights.Checkpoint) int64 {
 		bytes += float64(t.Rows()) * float64(t.Cols()) * packedBytes(ld.weightType([]stacked{{tensor: &t}}))
 	}
 	return int64(bytes)
+}
+
+// StepBytes estimates what a decoding step reads of the weights: all but an
+// embedding that is not the head as well.
+func StepBytes(cfg Config, c model.Config, ck *weights.Checkpoint) int64 {
+	bytes := weightBytes(cfg, c, ck)
+	if c.TieEmbeddings {
+		return bytes
+	}
+	for _, name := range ck.Names() {
+		if t, _ := ck.Tensor(name); strings.HasSuffix(name, "embed_tokens.weight") {
+			ld := loader{dtype: cfg.DType, quantization: cfg.Quantization}
+			return bytes - int64(float64(t.Rows())*float64(t.Cols())*packedBytes(ld.weightType([]stacked{{tensor: &t}})))
+		}
+	}
+	return bytes
+}
+
+// FlopsPerToken counts the operations of a token's projections, without the head:
+// two for each weight that it meets.
+func FlopsPerToken(c model.Config) float64 {
+	met := c
+	if c.MoE.NumExperts > 0 {
+		met.MoE.NumExperts = c.MoE.NumExpertsPerTok
+	}
+	met.TieEmbeddings = true
+	return 2 * float64(parameters(met)-int64(c.VocabSize)*int64(c.HiddenSize))
 }
 
 // packedBytes is the size of a value of a loaded weight, its share of scales and

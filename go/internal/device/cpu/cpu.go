@@ -68,6 +68,9 @@ func (d *Device) ISA() string {
 	return name
 }
 
+// Probe measures the machine; no list may be in flight. See kernels.Pool.
+func (d *Device) Probe() (bytesPerSecond, flopsPerSecond float64, err error) { return d.pool.Probe() }
+
 // Threads returns the number of threads that run the kernels.
 func (d *Device) Threads() int { return d.threads }
 
