@@ -22,9 +22,9 @@ output head get 8 bits in both; norms, biases and the routers of experts stay as
 they are.
 
 The output holds the tokenizer and the configuration too, so it is all that a
-run needs; the original is only read. A run still expands the weights to its
---dtype, so it is the files that shrink, not a run's memory. A GGUF file is not
-converted: it can be run as it is.`,
+run needs; the original is only read. A run computes with the codes as they are,
+unless --dtype is float32 or --quantization is none. A GGUF file is not converted:
+it can be run as it is. (serve --quantization int8 does the same at every start.)`,
 		Example: `  minisgl convert --model Qwen/Qwen3-0.6B --quantization int8 --output qwen3-int8
   minisgl serve --model qwen3-int8`,
 		Args: cobra.NoArgs,
