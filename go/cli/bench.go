@@ -64,8 +64,9 @@ func parseBenchCase(text string) (c benchCase, err error) {
 // each run, and their median.
 type benchResult struct {
 	benchCase
-	Runs   []float64 `json:"runs"`
-	Median float64   `json:"tokens_per_second"`
+	Runs   []float64    `json:"runs"`
+	Median float64      `json:"tokens_per_second"`
+	Ops    []llm.OpTime `json:"ops,omitempty"` // of all runs together
 }
 
 // benchReport is what --json prints.
@@ -83,7 +84,7 @@ type benchReport struct {
 
 func benchCommand(p *program) *cobra.Command {
 	var engine engineFlags
-	var asJSON bool
+	var asJSON, timeOps bool
 	var names []string
 	repeat := 3
 	engine.logLevel.quiet()
@@ -115,18 +116,19 @@ arithmetic the projections take.`,
 			if err := engine.check(); err != nil {
 				return err
 			}
-			return p.bench(cmd.Context(), &engine, cases, repeat, asJSON)
+			return p.bench(cmd.Context(), &engine, cases, repeat, timeOps, asJSON)
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "cases", []string{"512", "1x32+64", "4x32+64", "8x32+64", "16x32+64", "1x2048+32"}, "what to measure")
 	cmd.Flags().IntVar(&repeat, "repeat", repeat, "runs of each case")
+	cmd.Flags().BoolVar(&timeOps, "ops", false, "also say where the time of the forward passes goes")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	engine.register(cmd.Flags())
 	acceptNames(cmd, engineAliases)
 	return cmd
 }
 
-func (p *program) bench(ctx context.Context, flags *engineFlags, cases []benchCase, repeat int, asJSON bool) (err error) {
+func (p *program) bench(ctx context.Context, flags *engineFlags, cases []benchCase, repeat int, timeOps, asJSON bool) (err error) {
 	limits, err := llm.MeasureLimits(int(flags.threads))
 	if err != nil {
 		return err
@@ -150,6 +152,12 @@ func (p *program) bench(ctx context.Context, flags *engineFlags, cases []benchCa
 	if _, err := b.run(ctx, benchCase{Batch: 1, Prompt: 16, Output: 4}); err != nil { // warms up
 		return err
 	}
+	var timer llm.OpTimer
+	if timed, ok := e.(interface{ TimeOps(t *llm.OpTimer) error }); ok && timeOps {
+		if err := timed.TimeOps(&timer); err != nil {
+			return err
+		}
+	}
 	for _, c := range cases {
 		r := benchResult{benchCase: c}
 		for range repeat {
@@ -159,7 +167,7 @@ func (p *program) bench(ctx context.Context, flags *engineFlags, cases []benchCa
 			}
 			r.Runs = append(r.Runs, speed)
 		}
-		r.Median = median(r.Runs)
+		r.Median, r.Ops = median(r.Runs), timer.Take()
 		report.Results = append(report.Results, r)
 	}
 	if asJSON {
@@ -275,7 +283,26 @@ func (r benchReport) print(w io.Writer) error {
 		}
 		fmt.Fprintf(tw, "%v\t%.1f\t%s\t%s\t\n", c.benchCase, c.Median, bandwidth, share(c.Median*r.FlopsPerStep/r.FlopsPerS))
 	}
+	for _, c := range r.Results {
+		c.printOps(tw)
+	}
 	return tw.Flush()
+}
+
+// printOps prints where the time went, prompts included.
+func (r benchResult) printOps(tw *tabwriter.Writer) {
+	var total time.Duration
+	for _, op := range r.Ops {
+		total += op.Time
+	}
+	if total == 0 {
+		return
+	}
+	fmt.Fprintf(tw, "\n%v\tcalls\ttime\tmean\tshare\t\n", r.benchCase)
+	for _, op := range r.Ops {
+		fmt.Fprintf(tw, "%s, %s\t%d\t%.1f ms\t%.1f µs\t%s\t\n", op.Part, op.Kind, op.Count, 1e3*op.Time.Seconds(),
+			1e6*op.Time.Seconds()/float64(op.Count), share(op.Time.Seconds()/total.Seconds()))
+	}
 }
 
 func share(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }

@@ -79,12 +79,16 @@ func NewPool(threads int) (*Pool, error) {
 }
 
 // Submit runs n operations, laid out as msgl_op, in one call into C. One
-// submission at a time. The error is an *OpError.
-func (p *Pool) Submit(ops unsafe.Pointer, n int) error {
+// submission at a time. The error is an *OpError. To ns, unless it is nil, it adds
+// the nanoseconds that each operation took.
+func (p *Pool) Submit(ops unsafe.Pointer, n int, ns []int64) error {
 	if n == 0 {
 		return nil
 	}
-	code := C.msgl_submit(&p.failed, p.p, (*C.msgl_op)(ops), C.int(n))
+	if ns != nil && len(ns) < n {
+		return fmt.Errorf("cpu kernels: submit: room for the times of %d of %d operations", len(ns), n)
+	}
+	code := C.msgl_submit(&p.failed, (*C.int64_t)(unsafe.SliceData(ns)), p.p, (*C.msgl_op)(ops), C.int(n))
 	if code == C.MSGL_OK {
 		return nil
 	}

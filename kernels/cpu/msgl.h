@@ -123,8 +123,9 @@ int msgl_pool_new(msgl_pool **out, int threads);
 void msgl_pool_free(msgl_pool *pool);
 
 // Runs ops[0..n) in order. One submission at a time per pool. On an error the
-// operation's index is left in *failed.
-int msgl_submit(int *failed, msgl_pool *pool, const msgl_op *ops, int n);
+// operation's index is left in *failed. ns, if not NULL, gets the nanoseconds that
+// each operation took.
+int msgl_submit(int *failed, int64_t *ns, msgl_pool *pool, const msgl_op *ops, int n);
 
 // Measures the machine with the pool's threads: bytes that they read from memory
 // in a second, and 32-bit multiply-adds, each two operations. Takes about a second.

@@ -22,7 +22,7 @@ struct msgl_worker {
   int index;
 };
 
-static int64_t now_ns(void) {
+int64_t msgl_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
@@ -56,7 +56,7 @@ static uint32_t await(msgl_pool *p, uint32_t turn) {
     if (now != turn) return now;
     relax();
     if (spins % SPINS_PER_LOOK != SPINS_PER_LOOK - 1) continue;
-    int64_t t = now_ns();
+    int64_t t = msgl_now_ns();
     if (until == 0) until = t + p->spin_ns;
     if (t >= until) break;
   }
@@ -117,6 +117,13 @@ static void split(msgl_pool *p, const msgl_phase *ph, uint32_t turn) {
   }
 }
 
+// Adds the time since the last call to the current operation.
+static void note_time(msgl_pool *p) {
+  int64_t now = msgl_now_ns();
+  p->ns[p->index] += now - p->since;
+  p->since = now;
+}
+
 // Moves to the next phase that needs all threads, running on the way what one
 // thread does alone. Returns the turn that begins.
 static uint32_t advance(msgl_pool *p, uint32_t turn) {
@@ -133,6 +140,7 @@ static uint32_t advance(msgl_pool *p, uint32_t turn) {
     }
     p->phase = 0;
     p->job.nphases = 0;
+    if (p->ns && p->index >= 0) note_time(p);
     if (p->job.next_row == 0 && ++p->index >= p->nops) return next_idle(turn);
     p->code = msgl_plan(&p->job, &p->ops[p->index]);
     if (p->code != MSGL_OK) return next_idle(turn);

@@ -26,6 +26,8 @@ struct msgl_pool {
   // holds an item.
   const msgl_op *ops;
   int nops, index, code;
+  int64_t *ns;        // where each operation's time goes, or NULL
+  int64_t since;      // when the current operation began
   int phase;          // the next one of the job
   msgl_job job;
   _Atomic int quit;
@@ -38,6 +40,9 @@ struct msgl_pool {
   _Alignas(64) _Atomic int64_t left;  // items of the phase that are not done
   _Alignas(64) _Atomic int sleepers;
 };
+
+// The monotonic clock.
+int64_t msgl_now_ns(void);
 
 // Starts a turn and runs phases until there is nothing to do.
 void msgl_run(msgl_pool *pool);

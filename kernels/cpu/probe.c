@@ -18,7 +18,7 @@ static int fastest(double *seconds, msgl_pool *pool, const msgl_op *op) {
   for (int i = 0; i < RUNS; i++) {
     int failed;
     double start = now();
-    int code = msgl_submit(&failed, pool, op, 1);
+    int code = msgl_submit(&failed, NULL, pool, op, 1);
     if (code != MSGL_OK) return code;
     double took = now() - start;
     if (i == 0 || took < *seconds) *seconds = took;

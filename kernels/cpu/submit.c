@@ -1,8 +1,10 @@
 // submit.c: runs a list of operations.
 #include "pool.h"
 
-int msgl_submit(int *failed, msgl_pool *p, const msgl_op *ops, int n) {
+int msgl_submit(int *failed, int64_t *ns, msgl_pool *p, const msgl_op *ops, int n) {
   p->ops = ops;
+  p->ns = ns;
+  p->since = ns ? msgl_now_ns() : 0;
   p->nops = n;
   p->index = -1;
   p->code = MSGL_OK;

@@ -44,7 +44,7 @@ static double best(msgl_pool *pool, const msgl_op *ops, int n, double seconds) {
   do {
     int failed;
     double t = now();
-    int code = msgl_submit(&failed, pool, ops, n);
+    int code = msgl_submit(&failed, NULL, pool, ops, n);
     t = now() - t;
     if (code != MSGL_OK) {
       fprintf(stderr, "operation %d: code %d\n", failed, code);

@@ -46,7 +46,7 @@ static int near(double got, double want, double tolerance) {
 }
 
 static int run(msgl_pool *pool, msgl_op *ops, int n) {
-  int failed, code = msgl_submit(&failed, pool, ops, n);
+  int failed, code = msgl_submit(&failed, NULL, pool, ops, n);
   return code;
 }
 
@@ -445,10 +445,10 @@ static void test_errors(msgl_pool *pool) {
   msgl_op ops[2] = {{.kind = MSGL_RMS_NORM}, {.kind = 77}};
   for (int i = 0; i < 3; i++) ops[0].t[i] = f32(x, 1, 16);
   int failed = -2;
-  check(msgl_submit(&failed, pool, ops, 2) == MSGL_ERR_KIND && failed == 1, "unknown kind", failed, 0, 0);
+  check(msgl_submit(&failed, NULL, pool, ops, 2) == MSGL_ERR_KIND && failed == 1, "unknown kind", failed, 0, 0);
   ops[0].t[1].dtype = MSGL_BF16;
-  check(msgl_submit(&failed, pool, ops, 1) == MSGL_ERR_DTYPE && failed == 0, "dtype", failed, 0, 0);
-  check(msgl_submit(&failed, pool, ops, 0) == MSGL_OK && failed == -1, "empty list", failed, 0, 0);
+  check(msgl_submit(&failed, NULL, pool, ops, 1) == MSGL_ERR_DTYPE && failed == 0, "dtype", failed, 0, 0);
+  check(msgl_submit(&failed, NULL, pool, ops, 0) == MSGL_OK && failed == -1, "empty list", failed, 0, 0);
 }
 
 static void test_isa(const char *isa, int threads) {

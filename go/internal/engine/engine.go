@@ -72,6 +72,19 @@ func New(cfg Config, mc model.Config, src Source, devs ...device.Device) (*Engin
 // Close ends what the engine started. The devices are the caller's to close.
 func (e *Engine) Close() { e.runner.Close() }
 
+// Time makes the device call f after each list with the nanoseconds of its
+// operations; nil ends that. It reports false where that can't be done.
+func (e *Engine) Time(f func(l *ops.List, ns []int64)) bool {
+	dev, ok := e.ranks[0].dev.(interface {
+		Time(f func(l *ops.List, ns []int64))
+	})
+	if !ok || len(e.ranks) > 1 {
+		return false
+	}
+	dev.Time(f)
+	return true
+}
+
 // Unused returns which of a checkpoint's tensors the model did not read.
 func (e *Engine) Unused(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return e.used[name] })

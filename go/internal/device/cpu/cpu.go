@@ -30,6 +30,7 @@ type Device struct {
 	inFlight atomic.Int32
 	runner   sync.WaitGroup
 	closed   bool
+	timed    atomic.Pointer[func(*ops.List, []int64)]
 }
 
 // New starts a device with that many threads; threads <= 0 means one for each
@@ -81,7 +82,15 @@ func (d *Device) run() {
 }
 
 func (d *Device) runList(l *ops.List) error {
-	err := d.pool.Submit(unsafe.Pointer(unsafe.SliceData(l.Ops)), len(l.Ops))
+	var ns []int64
+	timed := d.timed.Load()
+	if timed != nil {
+		ns = make([]int64, len(l.Ops))
+	}
+	err := d.pool.Submit(unsafe.Pointer(unsafe.SliceData(l.Ops)), len(l.Ops), ns)
+	if err == nil && timed != nil {
+		(*timed)(l, ns)
+	}
 	if err == nil {
 		return nil
 	}
@@ -106,6 +115,16 @@ func (d *Device) Submit(l *ops.List) error {
 	d.inFlight.Add(1)
 	d.lists <- l
 	return nil
+}
+
+// Time makes the device call f after each list with the nanoseconds that each of
+// its operations took; nil ends that. f runs before the list's Wait returns.
+func (d *Device) Time(f func(l *ops.List, ns []int64)) {
+	if f == nil {
+		d.timed.Store(nil)
+	} else {
+		d.timed.Store(&f)
+	}
 }
 
 // Wait blocks until the oldest submitted list has run. Its error names the
