@@ -83,6 +83,10 @@ bench-turns: setup ## What the radix cache is worth: conversations of 5 turns, 2
 profile: build ## Where a forward pass spends its time, by part and operation (MODEL=smollm2-135m)
 	@bin/minisgl bench --ops --model $(or $(MODEL),smollm2-135m) --cases 512,1x32+64,16x32+64,1x2048+32 --repeat 1 --num-pages 8192
 
+.PHONY: quality
+quality: build ## What quantization costs: perplexities, ours beside llama.cpp's
+	@$(PY) scripts/quality.py
+
 .PHONY: bench-peers
 bench-peers: build ## Our speed beside llama.cpp's on this machine (ROUNDS=3 THREADS=2 MODELS=qwen3-bf16,smollm2)
 	@$(PY) scripts/bench_peers.py --rounds $(or $(ROUNDS),3) --threads $(or $(THREADS),2) $(if $(MODELS),--models $(MODELS))

@@ -49,7 +49,7 @@ func TestConvertUsage(t *testing.T) {
 
 func TestConvertHelp(t *testing.T) {
 	code, stdout, _ := call(t, t.Context(), &fakeEngines{}, "", "convert", "--help")
-	for _, want := range []string{"int8|int4", "(also --model)", "minisgl serve --model qwen3-int8", "the files that shrink"} {
+	for _, want := range []string{"int8|int4", "(also --model)", "minisgl serve --model qwen3-int8", "computes with the codes as they are"} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d; help should contain %q:\n%s", code, want, stdout)
 		}
