@@ -15,7 +15,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite testdata/*.ops")
 func TestOpList(t *testing.T) {
 	for _, name := range []string{
 		"llama-tied", "llama-headdim32", "qwen2-window", "qwen3-tied", "qwen3moe-every-layer", "qwen3moe-some-layers",
-		"mistral-window", "mistral3", "phi3", "gemma3-tied",
+		"mistral-window", "mistral3", "ministral3", "phi3", "gemma3-tied",
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata/tiny", name, "config.json"))
