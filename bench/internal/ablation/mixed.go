@@ -85,10 +85,7 @@ func (c *intrusion) run(ctx context.Context, chunk int) ([]string, error) {
 	}
 	results := make(chan result)
 	launch := func(prompt, output int, long bool) {
-		ids := make([]int32, prompt)
-		for i := range ids {
-			ids[i] = int32(rng.IntN(eng.Info().VocabSize))
-		}
+		ids := engine.RandomIDs(rng, eng, prompt)
 		go func() {
 			times, err := clock(ctx, eng, ids, output)
 			results <- result{times, long, err}
@@ -124,10 +121,8 @@ func (c *intrusion) run(ctx context.Context, chunk int) ([]string, error) {
 
 // clock runs a request and returns the time of each token since its start.
 func clock(ctx context.Context, eng *llm.LLM, ids []int32, output int) ([]time.Duration, error) {
-	params := llm.DefaultSampling()
-	params.MaxTokens, params.IgnoreEOS = output, true
 	start := time.Now()
-	s, err := eng.Stream(ctx, llm.Request{TokenIDs: ids, Params: params})
+	s, err := eng.Stream(ctx, llm.Request{TokenIDs: ids, Params: engine.Greedy(output)})
 	if err != nil {
 		return nil, err
 	}

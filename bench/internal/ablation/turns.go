@@ -101,17 +101,12 @@ func (c *conversation) run(ctx context.Context, cache string) (outcome, error) {
 // user holds one conversation and returns the TTFT of each turn in ms.
 func (c *conversation) user(ctx context.Context, eng *llm.LLM, user int) ([]float64, error) {
 	rng := rand.New(rand.NewPCG(c.seed, uint64(user)))
-	vocab := eng.Info().VocabSize
-	params := llm.DefaultSampling()
-	params.MaxTokens, params.IgnoreEOS = c.output, true
 	var said []int32
 	var ttft []float64
 	for range c.turns {
-		for range c.input {
-			said = append(said, int32(rng.IntN(vocab)))
-		}
+		said = append(said, engine.RandomIDs(rng, eng, c.input)...)
 		start := time.Now()
-		s, err := eng.Stream(ctx, llm.Request{TokenIDs: said, Params: params})
+		s, err := eng.Stream(ctx, llm.Request{TokenIDs: said, Params: engine.Greedy(c.output)})
 		if err != nil {
 			return nil, err
 		}

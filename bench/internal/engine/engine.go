@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -40,4 +41,20 @@ func Open(ctx context.Context, cfg llm.Config) (*llm.LLM, error) {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	return l, nil
+}
+
+// Greedy asks for exactly n tokens, each the likeliest one.
+func Greedy(n int) llm.SamplingParams {
+	p := llm.DefaultSampling()
+	p.MaxTokens, p.IgnoreEOS = n, true
+	return p
+}
+
+// RandomIDs returns n ids of the engine's vocabulary.
+func RandomIDs(rng *rand.Rand, eng *llm.LLM, n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = rng.Int32N(int32(eng.Info().VocabSize))
+	}
+	return ids
 }

@@ -181,8 +181,8 @@ func (c *config) requests(eng *llm.LLM) ([]llm.Request, error) {
 }
 
 func (c *config) params(output int) llm.SamplingParams {
-	p := llm.DefaultSampling()
-	p.MaxTokens, p.IgnoreEOS = output, !c.keepEOS
+	p := engine.Greedy(output)
+	p.IgnoreEOS = !c.keepEOS
 	return p
 }
 
@@ -205,14 +205,7 @@ func (c *config) warmUp(ctx context.Context, eng *llm.LLM, n int) error {
 		requests[i] = llm.Request{TokenIDs: row.IDs, Params: c.params(min(warmupOutput, max(info.MaxSeqLen/2, 1)))}
 	}
 	_, err = eng.Generate(ctx, requests, nil)
-	return interrupted(ctx, err)
-}
-
-func interrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return program.ErrInterrupted
-	}
-	return err
+	return program.Interrupted(ctx, err)
 }
 
 func (c *config) measure(ctx context.Context, eng *llm.LLM, requests []llm.Request, stderr io.Writer) (*report.Offline, error) {
@@ -229,7 +222,7 @@ func (c *config) measure(ctx context.Context, eng *llm.LLM, requests []llm.Reque
 	})
 	took := time.Since(begin)
 	if err != nil {
-		return nil, interrupted(ctx, err)
+		return nil, program.Interrupted(ctx, err)
 	}
 	r := &report.Offline{Backend: "engine", Seconds: took.Seconds()}
 	for _, o := range outputs {

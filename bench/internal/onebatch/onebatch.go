@@ -27,6 +27,10 @@ const description = `Runs one batch at a time, in this process: a forward pass o
 one pass for each further token, and prints how long each took. Several batch
 sizes or lengths are all combined.
 
+A table then splits the prefill and the mean decode step into attention (with its
+projections), MLP, norms, head, sampling and embedding, and what lies between the
+operations. --ops=false leaves it out.
+
 The prefix cache is off. Prompts beyond --max-prefill-length are computed in
 chunks, whose times are added up.`
 
@@ -40,6 +44,7 @@ type config struct {
 	resultFile            string
 	logStep               int
 	seed                  uint64
+	ops                   bool
 }
 
 func newCommand() *cobra.Command {
@@ -54,7 +59,7 @@ func newCommand() *cobra.Command {
 			if err := c.check(); err != nil {
 				return program.Usage(err)
 			}
-			return c.run(cmd.Context(), cmd.OutOrStdout())
+			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
@@ -66,6 +71,7 @@ func newCommand() *cobra.Command {
 	f.StringVar(&c.resultFile, "result-filename", "", "append the results to this file, as lines of JSON")
 	f.IntVar(&c.logStep, "log-decode-step", 0, "print each so-manieth decode step, beside the first five; 0 prints no more")
 	f.Uint64Var(&c.seed, "seed", 42, "seed of the prompts")
+	f.BoolVar(&c.ops, "ops", true, "split each forward pass into its parts")
 	engine.Define(f, &c.engine)
 	return cmd
 }
@@ -99,9 +105,13 @@ type result struct {
 	MedianDecodeRate *float64 `json:"median_decode_throughput"`
 	Total            float64  `json:"total_latency"`
 	TotalRate        float64  `json:"overall_throughput"`
+	PrefillParts     parts    `json:"prefill_parts,omitempty"`
+	DecodeParts      parts    `json:"decode_parts,omitempty"` // of a step, on average
+
+	steps []float64
 }
 
-func (c *config) run(ctx context.Context, stdout io.Writer) (err error) {
+func (c *config) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	out, err := program.OpenOutput("result-filename", c.resultFile)
 	if err != nil {
 		return err
@@ -123,19 +133,31 @@ func (c *config) run(ctx context.Context, stdout io.Writer) (err error) {
 	if input+output > info.MaxSeqLen || batch*(input+output) > info.NumPages*info.PageSize {
 		return program.Usage(fmt.Errorf("%d requests of %d + %d tokens do not fit: the model takes %d of one request, the KV cache %d in all", batch, input, output, info.MaxSeqLen, info.NumPages*info.PageSize))
 	}
+	m := &meter{c: c, eng: eng}
+	if c.ops {
+		m.timer = new(llm.OpTimer)
+		if err := eng.TimeOps(m.timer); err != nil {
+			m.timer = nil
+			fmt.Fprintf(stderr, "No split into parts: %v\n", err)
+		}
+	}
 	fmt.Fprintf(stdout, "max_total_num_tokens=%d\nWarmup ...\n", info.NumPages*info.PageSize)
-	if _, err := c.measure(ctx, eng, c.batches[0], c.inputs[0], min(warmupOutput, c.outs[0]), stdout); err != nil {
+	warm, err := m.measure(ctx, c.batches[0], c.inputs[0], min(warmupOutput, c.outs[0]))
+	if err == nil {
+		err = c.print(stdout, warm)
+	}
+	if err != nil {
 		return err
 	}
 	fmt.Fprintln(stdout, "Benchmark ...")
 	for _, batch := range c.batches {
 		for _, input := range c.inputs {
 			for _, output := range c.outs {
-				r, err := c.measure(ctx, eng, batch, input, output, stdout)
+				r, err := m.measure(ctx, batch, input, output)
 				if err != nil {
 					return err
 				}
-				if err := json.NewEncoder(out).Encode(r); err != nil {
+				if err := errors.Join(c.print(stdout, r), r.printParts(stdout), json.NewEncoder(out).Encode(r)); err != nil {
 					return err
 				}
 			}
@@ -149,53 +171,74 @@ const (
 	shownSteps   = 5
 )
 
+// meter measures on one engine.
+type meter struct {
+	c     *config
+	eng   *llm.LLM
+	timer *llm.OpTimer // nil if operations are not timed
+}
+
 // measure times the forward passes of one batch.
-func (c *config) measure(ctx context.Context, eng *llm.LLM, batch, input, output int, stdout io.Writer) (*result, error) {
-	rng := rand.New(rand.NewPCG(c.seed, uint64(batch)))
+func (m *meter) measure(ctx context.Context, batch, input, output int) (*result, error) {
+	rng := rand.New(rand.NewPCG(m.c.seed, uint64(batch)))
 	requests := make([]llm.Request, batch)
 	for i := range requests {
-		ids := make([]int32, input)
-		for j := range ids {
-			ids[j] = rng.Int32N(int32(eng.Info().VocabSize))
-		}
-		params := llm.DefaultSampling()
-		params.MaxTokens, params.IgnoreEOS = output, true
-		requests[i] = llm.Request{TokenIDs: ids, Params: params}
+		requests[i] = llm.Request{TokenIDs: engine.RandomIDs(rng, m.eng, input), Params: engine.Greedy(output)}
 	}
-	prefill, steps := 0.0, []float64(nil)
+	var p passes
 	// The hook runs in the engine's goroutine; Generate returns after it.
-	err := eng.SetForwardHook(func(b llm.BatchInfo, forward func() error) error {
+	err := m.eng.SetForwardHook(func(b llm.BatchInfo, forward func() error) error {
 		begin := time.Now()
 		err := forward()
-		took := time.Since(begin).Seconds()
-		if b.Prefill {
-			prefill += took
-		} else {
-			steps = append(steps, took)
-		}
+		p.add(b.Prefill, time.Since(begin).Seconds(), m.timer)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	_, err = eng.Generate(ctx, requests, nil)
-	if ctx.Err() != nil {
-		return nil, program.ErrInterrupted
-	}
-	if err = errors.Join(err, eng.SetForwardHook(nil)); err != nil {
+	_, err = m.eng.Generate(ctx, requests, nil)
+	if err = program.Interrupted(ctx, errors.Join(err, m.eng.SetForwardHook(nil))); err != nil {
 		return nil, err
 	}
-	r := newResult(c.name, batch, input, output, prefill, steps)
-	return r, c.print(stdout, r, steps)
+	return newResult(m.c.name, batch, input, output, &p), nil
 }
 
-func newResult(name string, batch, input, output int, prefill float64, steps []float64) *result {
-	r := &result{RunName: name, BatchSize: batch, InputLen: input, OutputLen: output, Prefill: prefill, PrefillRate: float64(batch*input) / prefill, Total: prefill}
-	for _, s := range steps {
+// passes are the forward passes of one batch, in seconds.
+type passes struct {
+	prefill                   float64
+	steps                     []float64
+	prefillParts, decodeParts parts
+}
+
+// add counts one forward pass.
+func (p *passes) add(prefill bool, seconds float64, timer *llm.OpTimer) {
+	of := &p.decodeParts
+	if prefill {
+		p.prefill += seconds
+		of = &p.prefillParts
+	} else {
+		p.steps = append(p.steps, seconds)
+	}
+	if timer == nil {
+		return
+	}
+	if *of == nil {
+		*of = parts{}
+	}
+	of.add(timer.Take(), seconds)
+}
+
+func newResult(name string, batch, input, output int, p *passes) *result {
+	r := &result{
+		RunName: name, BatchSize: batch, InputLen: input, OutputLen: output,
+		Prefill: p.prefill, PrefillRate: float64(batch*input) / p.prefill, Total: p.prefill,
+		PrefillParts: p.prefillParts, DecodeParts: p.decodeParts.mean(len(p.steps)), steps: p.steps,
+	}
+	for _, s := range p.steps {
 		r.Total += s
 	}
-	if len(steps) > 0 {
-		median := stats.Median(steps)
+	if len(p.steps) > 0 {
+		median := stats.Median(p.steps)
 		rate := float64(batch) / median
 		r.MedianDecode, r.MedianDecodeRate = &median, &rate
 	}
@@ -203,9 +246,9 @@ func newResult(name string, batch, input, output int, prefill float64, steps []f
 	return r
 }
 
-func (c *config) print(w io.Writer, r *result, steps []float64) error {
+func (c *config) print(w io.Writer, r *result) error {
 	text := fmt.Sprintf("Prefill. latency: %6.5f s, throughput: %9.2f token/s\n", r.Prefill, r.PrefillRate)
-	for i, s := range steps {
+	for i, s := range r.steps {
 		if i < shownSteps || c.logStep > 0 && i%c.logStep == 0 {
 			text += fmt.Sprintf("Decode %d. Batch size: %d, latency: %6.5f s, throughput: %9.2f token/s\n", i, r.BatchSize, s, float64(r.BatchSize)/s)
 		}
@@ -216,4 +259,11 @@ func (c *config) print(w io.Writer, r *result, steps []float64) error {
 	text += fmt.Sprintf("Total. latency: %6.3f s, throughput: %9.2f token/s\n", r.Total, r.TotalRate)
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+func (r *result) printParts(w io.Writer) error {
+	if r.PrefillParts == nil {
+		return nil
+	}
+	return writeParts(w, r.PrefillParts, r.DecodeParts)
 }

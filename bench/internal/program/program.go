@@ -42,6 +42,14 @@ func Usage(err error) error {
 // ErrInterrupted ends a run that a signal stopped after its result was printed.
 var ErrInterrupted = errors.New("interrupted")
 
+// Interrupted returns ErrInterrupted if ctx has ended, else err.
+func Interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	return err
+}
+
 // ErrRegression ends a comparison that found the new side to be worse.
 var ErrRegression = errors.New("regression")
 
