@@ -40,6 +40,8 @@ func chatCommand(p *program) *cobra.Command {
 	cmd.Flags().StringVar(&system, "system", "", "the system message")
 	registerSampling(cmd.Flags(), &params)
 	engine.register(cmd.Flags())
+	acceptSettings(cmd)
+	groupHelp(cmd, append([]string{samplingGroup}, engineGroups...)...)
 	acceptNames(cmd, engineAliases)
 	return cmd
 }

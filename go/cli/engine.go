@@ -3,6 +3,8 @@ package cli
 import (
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -17,23 +19,24 @@ const (
 )
 
 // engineFlags are mini-sglang's options of an engine. Those that choose among
-// GPU implementations are here so that its command lines run; a value that asks
-// for something that a CPU can't do is an error.
+// GPU implementations are here so that its command lines run.
 type engineFlags struct {
-	model, dtype, quantization string
-	device, cache              string
-	policy, admission          string
-	mixed                      int
-	disableOverlap             bool
-	running, maxSeqLen, pages  positive
-	pageSize, extend, threads  positive
-	memoryRatio                float64
-	seed                       uint64
-	logLevel                   level
-	tensorParallel             positive
-	attention, moe, source     string
-	graphMaxBatch              int
-	dummyWeight, disablePyNCCL bool
+	model, dtype, device, cache string
+	quantization                string
+	policy, admission           string
+	mixed                       int
+	disableOverlap              bool
+	running, maxSeqLen, pages   positive
+	pageSize, extend, threads   positive
+	memoryRatio                 float64
+	seed                        uint64
+	chatTemplate                string
+	disableRadix                bool
+	logLevel                    level
+	tensorParallel              positive
+	attention, moe, source      string
+	graphMaxBatch               int
+	dummyWeight, disablePyNCCL  bool
 }
 
 // engineAliases are the further names of engine flags.
@@ -41,47 +44,81 @@ var engineAliases = map[string][]string{
 	"model-path":           {"model"},
 	"tensor-parallel-size": {"tp-size"},
 	"cuda-graph-max-bs":    {"graph"},
-	"max-prefill-length":   {"max-extend-length"},
+	"max-prefill-length":   {"max-extend-length", "chunked-prefill-size"},
 	"attention-backend":    {"attn"},
+	"memory-ratio":         {"mem-fraction-static"},
+	"max-seq-len-override": {"context-length"},
+	"seed":                 {"random-seed"},
 }
+
+// Titles of --help, in their order.
+const (
+	modelGroup    = "Model"
+	memoryGroup   = "Memory and batches"
+	computeGroup  = "Computing"
+	logGroup      = "Logging and settings"
+	samplingGroup = "Sampling"
+	serverGroup   = "Server"
+	accessGroup   = "Access"
+)
+
+var engineGroups = []string{modelGroup, memoryGroup, computeGroup, logGroup}
 
 func (f *engineFlags) register(flags *pflag.FlagSet) {
 	f.running, f.pageSize, f.extend, f.tensorParallel = 256, 1, 8192, 1
+	inGroup(flags, modelGroup, func() { f.registerModel(flags) })
+	inGroup(flags, memoryGroup, func() { f.registerMemory(flags) })
+	inGroup(flags, computeGroup, func() { f.registerCompute(flags) })
+	inGroup(flags, logGroup, func() { flags.Var(&f.logLevel, "log-level", "debug, info, warning or error") })
+}
+
+func (f *engineFlags) registerModel(flags *pflag.FlagSet) {
 	flags.StringVar(&f.model, "model-path", defaultModel, modelUsage)
+	flags.StringVar(&f.source, "model-source", "huggingface", sourceUsage)
 	flags.StringVar(&f.dtype, "dtype", "auto", "type of weights and KV: auto, float32 or bfloat16")
 	flags.StringVar(&f.quantization, "quantization", "auto", "of weights: auto (quantized ones are computed with as they are, unless --dtype float32), none (they become --dtype), int8 or int4 (others are quantized at load)")
-	flags.StringVar(&f.device, "device", "auto", "auto, cpu, or ref (slow; to compare results with)")
-	flags.Var(&f.threads, "threads", "CPU threads (default: the cores that the process may use)")
-	flags.Var(&f.running, "max-running-requests", "requests that run at once")
+	flags.BoolVar(&f.dummyWeight, "dummy-weight", false, "random weights: only the configuration and the tokenizer are read")
+	flags.StringVar(&f.chatTemplate, "chat-template", "", "file of a Jinja chat template that replaces the model's own")
 	flags.Var(&f.maxSeqLen, "max-seq-len-override", "tokens of prompt and answer together (default: the model's)")
-	flags.Float64Var(&f.memoryRatio, "memory-ratio", 0.9, "share of the free memory for weights and KV")
+	flags.Uint64Var(&f.seed, "seed", 42, "for the random numbers of requests that bring no seed")
+}
+
+func (f *engineFlags) registerMemory(flags *pflag.FlagSet) {
+	flags.Var(&f.running, "max-running-requests", "requests that run at once")
 	flags.Var(&f.extend, "max-prefill-length", "prompt tokens that a batch computes at most")
+	flags.IntVar(&f.mixed, "mixed-prefill-tokens", 128, "prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone")
+	flags.Float64Var(&f.memoryRatio, "memory-ratio", 0.9, "share of the free memory for weights and KV")
 	flags.Var(&f.pages, "num-pages", "pages of the KV cache (default: by --memory-ratio)")
 	flags.Var(&f.pageSize, "page-size", "tokens of a page, 1 to 256")
 	flags.StringVar(&f.cache, "cache-type", "radix", "prefix cache: radix or naive")
+	flags.BoolVar(&f.disableRadix, "disable-radix-cache", false, "the same as --cache-type naive")
 	flags.StringVar(&f.policy, "schedule-policy", "fcfs", "which waiting request is first: fcfs, or lpm (the longest cached prefix)")
 	flags.StringVar(&f.admission, "admission", "optimistic", "KV pages to reserve: optimistic (what outputs use on average, preempting when short) or conservative (all of max_tokens)")
-	flags.IntVar(&f.mixed, "mixed-prefill-tokens", 128, "prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone")
 	flags.BoolVar(&f.disableOverlap, "disable-overlap-schedule", false, "plan a batch only when the one before is done")
-	flags.Uint64Var(&f.seed, "seed", 42, "for the random numbers of requests that bring no seed")
-	flags.Var(&f.logLevel, "log-level", "debug, info, warning or error")
-	flags.Var(&f.tensorParallel, "tensor-parallel-size", "ranks to split the model over; on a CPU they share the threads, for trying it out")
-	flags.StringVar(&f.attention, "attention-backend", "auto", "only auto in a CPU build")
-	flags.StringVar(&f.moe, "moe-backend", "auto", "only auto in a CPU build")
-	flags.StringVar(&f.source, "model-source", "huggingface", sourceUsage)
-	flags.IntVar(&f.graphMaxBatch, "cuda-graph-max-bs", 0, "no effect in a CPU build")
-	flags.BoolVar(&f.disablePyNCCL, "disable-pynccl", false, "no effect in a CPU build")
-	flags.BoolVar(&f.dummyWeight, "dummy-weight", false, "random weights: only the configuration and the tokenizer are read")
 }
 
-// check refuses what this build can't do.
+func (f *engineFlags) registerCompute(flags *pflag.FlagSet) {
+	flags.StringVar(&f.device, "device", "auto", "auto, cpu, or ref (slow; to compare results with)")
+	flags.Var(&f.threads, "threads", "CPU threads (default: the cores that the process may use)")
+	flags.Var(&f.tensorParallel, "tensor-parallel-size", "ranks to split the model over; on a CPU they share the threads, for trying it out")
+	flags.StringVar(&f.attention, "attention-backend", "auto", "auto; GPU names (fa, fi, trtllm, or a pair such as fa,fi) are taken and mean the CPU's one kernel")
+	flags.StringVar(&f.moe, "moe-backend", "auto", "auto or fused; no effect in a CPU build")
+	flags.IntVar(&f.graphMaxBatch, "cuda-graph-max-bs", 0, "no effect in a CPU build")
+	flags.BoolVar(&f.disablePyNCCL, "disable-pynccl", false, "no effect in a CPU build")
+}
+
+// check refuses what can't be.
 func (f *engineFlags) check() error {
-	const cpuOnly = "this build runs on the CPU"
+	for backend := range strings.SplitSeq(f.attention, ",") {
+		if !slices.Contains([]string{"auto", "fa", "fi", "trtllm"}, backend) {
+			return usageErrorf("--attention-backend must be auto, fa, fi, trtllm, or a pair of these for prefill and decode, got %s", f.attention)
+		}
+	}
 	switch {
-	case f.attention != "auto":
-		return usageErrorf("--attention-backend %s: %s and has no GPU attention; use auto", f.attention, cpuOnly)
-	case f.moe != "auto":
-		return usageErrorf("--moe-backend %s: %s; use auto", f.moe, cpuOnly)
+	case strings.Count(f.attention, ",") > 1:
+		return usageErrorf("--attention-backend must be one name or a pair, got %s", f.attention)
+	case f.moe != "auto" && f.moe != "fused":
+		return usageErrorf("--moe-backend must be auto or fused, got %s", f.moe)
 	case f.graphMaxBatch < 0:
 		return usageErrorf("--cuda-graph-max-bs must be at least 0, got %d", f.graphMaxBatch)
 	case !(f.memoryRatio > 0 && f.memoryRatio <= 1):
@@ -90,16 +127,34 @@ func (f *engineFlags) check() error {
 	return nil
 }
 
+// forGPUs lists the flags that were given and choose among GPU implementations.
+func (f *engineFlags) forGPUs() []string {
+	var given []string
+	for name, is := range map[string]bool{
+		"--attention-backend": f.attention != "auto", "--moe-backend": f.moe != "auto",
+		"--cuda-graph-max-bs": f.graphMaxBatch > 0, "--disable-pynccl": f.disablePyNCCL,
+	} {
+		if is {
+			given = append(given, name)
+		}
+	}
+	slices.Sort(given)
+	return given
+}
+
 func (f *engineFlags) config(log *slog.Logger) llm.Config {
-	if f.graphMaxBatch > 0 || f.disablePyNCCL {
-		log.Info("--cuda-graph-max-bs and --disable-pynccl have no effect on the CPU")
+	if given := f.forGPUs(); len(given) > 0 {
+		log.Info("flags for GPUs have no effect: on the CPU there is one attention kernel, no graphs and no NCCL", "flags", strings.Join(given, " "))
+	}
+	if f.disableRadix {
+		f.cache = "naive"
 	}
 	return llm.Config{
 		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, Quantization: f.quantization, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
 		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
-		DisableOverlap: f.disableOverlap, Seed: &f.seed, Logger: log,
+		DisableOverlap: f.disableOverlap, Seed: &f.seed, ChatTemplate: f.chatTemplate, Logger: log,
 	}
 }
 

@@ -18,11 +18,18 @@ import (
 const maxPrompt = 32 << 20 // bytes of a prompt from stdin
 
 func registerSampling(flags *pflag.FlagSet, p *llm.SamplingParams) {
+	inGroup(flags, samplingGroup, func() { defineSampling(flags, p) })
+}
+
+func defineSampling(flags *pflag.FlagSet, p *llm.SamplingParams) {
 	flags.IntVar(&p.MaxTokens, "max-tokens", p.MaxTokens, "tokens to generate at most")
 	flags.Float64Var(&p.Temperature, "temperature", p.Temperature, "0: always the likeliest token")
 	flags.IntVar(&p.TopK, "top-k", p.TopK, "choose among the k likeliest tokens; -1: all")
 	flags.Float64Var(&p.TopP, "top-p", p.TopP, "choose among the likeliest tokens of this probability together")
 	flags.Float64Var(&p.MinP, "min-p", p.MinP, "leave out tokens below this share of the likeliest one")
+	flags.Float64Var(&p.PresencePenalty, "presence-penalty", p.PresencePenalty, "subtracted from the logits of tokens that were generated, -2 to 2")
+	flags.Float64Var(&p.FrequencyPenalty, "frequency-penalty", p.FrequencyPenalty, "subtracted as often as they were, -2 to 2")
+	flags.Float64Var(&p.RepetitionPenalty, "repetition-penalty", p.RepetitionPenalty, "divides their logits, above 0 to 2")
 	flags.BoolVar(&p.IgnoreEOS, "ignore-eos", p.IgnoreEOS, "go on past the end of the answer")
 }
 
@@ -53,6 +60,8 @@ func generateCommand(p *program) *cobra.Command {
 	cmd.Flags().BoolVar(&stream, "stream", false, "print tokens as they come, one prompt after the other")
 	registerSampling(cmd.Flags(), &params)
 	engine.register(cmd.Flags())
+	acceptSettings(cmd)
+	groupHelp(cmd, append([]string{samplingGroup}, engineGroups...)...)
 	acceptNames(cmd, engineAliases)
 	return cmd
 }

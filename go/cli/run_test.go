@@ -60,7 +60,11 @@ func (e *fakeEngine) Stats() llm.Stats            { return llm.Stats{} }
 func (e *fakeEngine) FlushCache() (int, error)    { return 0, nil }
 
 func (e *fakeEngine) Encode(string, bool) ([]int32, error) { return nil, nil }
-func (e *fakeEngine) TokenBytes(int32) []byte              { return nil }
+func (e *fakeEngine) StartTrace()                          {}
+
+func (e *fakeEngine) StopTrace() []llm.BatchTrace { return nil }
+
+func (e *fakeEngine) TokenBytes(int32) []byte { return nil }
 
 func (e *fakeEngine) Decode([]int32, bool) (string, error) { return "", nil }
 
@@ -177,6 +181,11 @@ func TestEngineFlags(t *testing.T) {
 			c.MemoryRatio, c.DType, c.Device, c.Threads, c.Seed = 0.5, "float32", "ref", 3, new(uint64(7))
 		})},
 		{"--disable-pynccl --cuda-graph-max-bs 256 --model-source huggingface", defaults},
+		{"--attn fa,fi --moe-backend fused", defaults},
+		{"--attention-backend trtllm", defaults},
+		{"--mem-fraction-static 0.7 --context-length 512 --random-seed 0 --chunked-prefill-size 64 --disable-radix-cache --chat-template t.jinja", with(func(c *llm.Config) {
+			c.MemoryRatio, c.MaxSeqLenOverride, c.Seed, c.MaxExtendTokens, c.CacheType, c.ChatTemplate = 0.7, 512, new(uint64(0)), 64, "naive", "t.jinja"
+		})},
 		{"--model-source modelscope --dummy-weight", with(func(c *llm.Config) { c.ModelSource, c.DummyWeight = "modelscope", true })},
 		{"--schedule-policy lpm --admission conservative --mixed 64 --disable-overlap", with(func(c *llm.Config) {
 			c.SchedulePolicy, c.Admission, c.MixedTokens, c.DisableOverlap = "lpm", "conservative", new(64), true
@@ -201,8 +210,12 @@ func TestUsageErrors(t *testing.T) {
 		{"serve --port 70000", "--port must be 0 (any free one) to 65535, got 70000"},
 		{"serve --port", "flag needs an argument: --port"},
 		{"serve extra", "unknown command \"extra\""},
-		{"serve --attn fa,fi", "no GPU attention"},
-		{"serve --moe-backend fused", "runs on the CPU"},
+		{"serve --attn fa,xx", "auto, fa, fi, trtllm"},
+		{"serve --attn fa,fi,fa", "one name or a pair"},
+		{"serve --moe-backend none", "auto or fused"},
+		{"serve --ssl-keyfile k", "go together"},
+		{"serve --request-timeout -1", "number of seconds"},
+		{"serve --config /nowhere.yaml", "--config: stat /nowhere.yaml: no such file"},
 		{"serve --page-size 0", "at least 1"},
 		{"serve --memory-ratio 0", "(0, 1]"},
 		{"serve --graph -1", "at least 0"},
@@ -219,7 +232,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.args, func(t *testing.T) {
-			code, stdout, stderr := call(t, t.Context(), &fakeEngines{}, "", strings.Fields(test.args)...)
+			code, stdout, stderr := call(t, ended(), &fakeEngines{}, "", strings.Fields(test.args)...)
 			if code != exitUsage || stdout != "" {
 				t.Errorf("exit code %d, stdout %q", code, stdout)
 			}

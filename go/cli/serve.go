@@ -19,7 +19,9 @@ type serveFlags struct {
 	host               string
 	port, tokenizers   int
 	shell              bool
-	drain              seconds
+	drain, timeout     seconds
+	certFile, keyFile  string
+	otlp, profileDir   string
 	modelName          string
 	strictModel        bool
 	apiKey, corsOrigin string
@@ -45,6 +47,8 @@ func serveCommand(p *program) *cobra.Command {
 		},
 	}
 	f.register(cmd.Flags())
+	acceptSettings(cmd)
+	groupHelp(cmd, append([]string{serverGroup, accessGroup}, engineGroups...)...)
 	aliases := map[string][]string{"num-tokenizer": {"tokenizer-count"}}
 	for name, more := range engineAliases {
 		aliases[name] = more
@@ -54,19 +58,32 @@ func serveCommand(p *program) *cobra.Command {
 }
 
 func (f *serveFlags) register(flags *pflag.FlagSet) {
+	inGroup(flags, serverGroup, func() { f.registerServer(flags) })
+	inGroup(flags, accessGroup, func() { f.registerAccess(flags) })
+	f.engine.register(flags)
+}
+
+func (f *serveFlags) registerServer(flags *pflag.FlagSet) {
 	f.drain = seconds(30 * time.Second)
 	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen at; 0.0.0.0 for all networks")
 	flags.IntVar(&f.port, "port", 1919, "port to listen at; 0 for any free one")
 	flags.Var(&f.drain, "drain-timeout", "how long running requests may take to end after SIGTERM")
+	flags.Var(&f.timeout, "request-timeout", "how long a request may take, its answer included; 0: no limit")
 	flags.IntVar(&f.tokenizers, "num-tokenizer", 0, "no effect: each request is encoded on its own thread")
 	flags.BoolVar(&f.shell, "shell-mode", false, "chat in the terminal instead of serving")
 	flags.StringVar(&f.modelName, "served-model-name", "", "what the API calls the model (default: the name given as --model-path)")
 	flags.BoolVar(&f.strictModel, "strict-model", false, "refuse requests for a model of another name; else any name is served")
-	flags.StringVar(&f.apiKey, "api-key", "", "key that requests must bring as Authorization: Bearer KEY (default: $"+apiKeyVariable+", else none)")
-	flags.StringVar(&f.corsOrigin, "cors-origin", "", "origin whose web pages may use the API; * for all (default: none)")
 	flags.IntVar(&f.maxQueued, "max-queued-requests", 0, "requests that may wait; more are refused with status 503; 0: no limit")
 	flags.BoolVar(&f.enableMetrics, "enable-metrics", true, "no effect: /metrics is always there")
-	f.engine.register(flags)
+	flags.StringVar(&f.otlp, "otlp-traces-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP, such as http://127.0.0.1:4318) that gets a trace of each request")
+	flags.StringVar(&f.profileDir, "profile-dir", "", "where /start_profile writes (default: the system's folder for temporary files)")
+}
+
+func (f *serveFlags) registerAccess(flags *pflag.FlagSet) {
+	flags.StringVar(&f.apiKey, "api-key", "", "key that requests must bring as Authorization: Bearer KEY (default: $"+apiKeyVariable+", else none)")
+	flags.StringVar(&f.corsOrigin, "cors-origin", "", "origin whose web pages may use the API; * for all (default: none)")
+	flags.StringVar(&f.certFile, "ssl-certfile", "", "PEM file of the certificate (and its chain) to serve HTTPS with; needs --ssl-keyfile")
+	flags.StringVar(&f.keyFile, "ssl-keyfile", "", "PEM file of its key")
 }
 
 func (f *serveFlags) check() error {
@@ -77,6 +94,8 @@ func (f *serveFlags) check() error {
 		return usageErrorf("--num-tokenizer must be at least 0, got %d", f.tokenizers)
 	case f.maxQueued < 0:
 		return usageErrorf("--max-queued-requests must be 0 (no limit) or more, got %d", f.maxQueued)
+	case (f.certFile == "") != (f.keyFile == ""):
+		return usageErrorf("--ssl-certfile and --ssl-keyfile go together")
 	}
 	return f.engine.check()
 }
@@ -102,5 +121,7 @@ func (f *serveFlags) config(log *slog.Logger) server.Config {
 	return server.Config{
 		DrainTimeout: time.Duration(f.drain), Logger: log, ModelName: f.modelName, StrictModel: f.strictModel, APIKey: key,
 		CORSOrigin: f.corsOrigin, MaxRunning: int(f.engine.running), MaxQueued: f.maxQueued, Version: Version,
+		RequestTimeout: time.Duration(f.timeout), CertFile: f.certFile, KeyFile: f.keyFile,
+		TracesEndpoint: f.otlp, ProfileDir: f.profileDir,
 	}
 }

@@ -63,6 +63,7 @@ type Event struct {
 	Stop     string       // the stop string that ended the request, if one did
 	Err      error        // why, if Finish is FinishError
 	Usage    Usage        // as of this event
+	Begun    time.Time    // when the request's first batch was planned, the end of its wait; zero if it had none
 
 	Logprob       *TokenLogprob  // of the token, if SamplingParams.Logprobs asked for it
 	PromptLogprob []TokenLogprob // of the prompt's tokens, if asked for: in the first event

@@ -32,6 +32,7 @@ type Config struct {
 	MixedTokens       *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
 	DisableOverlap    bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
 	Seed              *uint64      `json:"seed"`                 // of requests that bring none; default 42
+	ChatTemplate      string       `json:"chat_template"`        // file of a Jinja template that replaces the model's
 	Logger            *slog.Logger `json:"-"`                    // default: slog.Default()
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/minisgl/minisgl/go/internal/core"
-	"github.com/minisgl/minisgl/go/internal/scheduler"
 )
 
 // progressInterval is the time between two calls of Generate's callback.
@@ -103,7 +102,7 @@ type job struct {
 }
 
 // push implements sink.
-func (j *job) push(out scheduler.Output, err error) {
+func (j *job) push(out output) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o := &j.outputs[j.index[out.Req.UID]]
@@ -127,8 +126,8 @@ func (j *job) push(out scheduler.Output, err error) {
 	}
 	o.Finish = out.Finish
 	o.E2E = time.Since(j.start)
-	if err != nil && j.err == nil {
-		j.err = err
+	if out.err != nil && j.err == nil {
+		j.err = out.err
 	}
 	if j.finished++; j.finished == len(j.outputs) {
 		close(j.done)
@@ -137,8 +136,8 @@ func (j *job) push(out scheduler.Output, err error) {
 
 // splitScores tells an output's log-probabilities of prompt tokens from that of
 // its token; one of a token that isn't reported is left out.
-func splitScores(out scheduler.Output) (prompt []TokenLogprob, token *TokenLogprob) {
-	for _, s := range out.Scores {
+func splitScores(out output) (prompt []TokenLogprob, token *TokenLogprob) {
+	for _, s := range out.scores {
 		switch {
 		case s.Prompt:
 			prompt = append(prompt, s.TokenLogprob)

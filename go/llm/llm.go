@@ -43,11 +43,11 @@ type LLM struct {
 	closing  sync.Once
 	closeErr error
 
-	sinks    map[core.UID]sink         // the loop's; where each request's outputs go
-	scores   map[core.UID][]core.Score // the loop's; log-probabilities that wait for a request's next output
-	hook     ForwardHook               // the loop's
-	reporter reporter                  // the loop's
-	lastEnd  time.Time                 // the loop's; when the latest batch ended
+	sinks    map[core.UID]*request // the loop's; where each request's outputs go
+	trace    trace
+	hook     ForwardHook // the loop's
+	reporter reporter    // the loop's
+	lastEnd  time.Time   // the loop's; when the latest batch ended
 	mu       sync.Mutex
 	stats    Stats // guarded by mu
 }
@@ -68,8 +68,7 @@ func New(ctx context.Context, cfg Config) (*LLM, error) {
 		sched:    newScheduler(cfg, m),
 		commands: make(chan command),
 		stopped:  make(chan struct{}),
-		sinks:    make(map[core.UID]sink),
-		scores:   make(map[core.UID][]core.Score),
+		sinks:    make(map[core.UID]*request),
 	}
 	l.budget.Store(int64(cfg.MaxExtendTokens))
 	l.publish()

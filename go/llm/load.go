@@ -67,6 +67,9 @@ func load(ctx context.Context, cfg Config) (m *loaded, err error) {
 	if m.tok, err = openTokenizer(ck); err != nil {
 		return m, err
 	}
+	if err = setTemplate(m.tok, cfg.ChatTemplate); err != nil {
+		return m, err
+	}
 	if m.eos, err = endTokens(ck, mc, m.tok); err != nil {
 		return m, err
 	}
@@ -211,6 +214,28 @@ func (m *loaded) openDevices(cfg Config) error {
 		m.devs = append(m.devs, d)
 		m.info.Device = fmt.Sprintf("cpu (%s)", d.ISA())
 		m.info.Threads += d.Threads()
+	}
+	return nil
+}
+
+// maxTemplateFile bounds Config.ChatTemplate's file, in bytes.
+const maxTemplateFile = 1 << 20
+
+// setTemplate gives a tokenizer the chat template of a file, if there is one.
+func setTemplate(tok *tokenizer.Tokenizer, path string) error {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxTemplateFile {
+		return core.Invalid("chat_template", "must name a file of at most %d bytes, got %q", maxTemplateFile, path)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return core.Invalid("chat_template", "%v", err)
+	}
+	if err := tok.SetChatTemplate(string(source)); err != nil {
+		return core.Invalid("chat_template", "%s: %v", path, err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package llm_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/minisgl/minisgl/go/llm"
+	"github.com/minisgl/minisgl/go/tokenizer"
 )
 
 // variant is a copy of the tiny model with other files: nil leaves a file out.
@@ -218,5 +220,28 @@ func TestEndTokens(t *testing.T) {
 				t.Errorf("got %v %s, want %v %s", outs[0].TokenIDs, outs[0].Finish, want, reason)
 			}
 		})
+	}
+}
+
+// TestChatTemplate: a template of the caller's stands in for the model's.
+func TestChatTemplate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jinja")
+	if err := os.WriteFile(path, []byte(`{% for m in messages %}[{{ m.content }}]{% endfor %}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := tiny(t, func(c *llm.Config) { c.ChatTemplate = path })
+	ids, err := l.EncodeChat([]tokenizer.Message{{Role: "user", Content: "a"}, {Role: "user", Content: "b"}}, tokenizer.TemplateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := l.Tokenizer().Decode(ids, false); err != nil || text != "[a][b]" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	for _, bad := range []string{filepath.Dir(path), path + "x"} {
+		_, err := llm.New(t.Context(), llm.Config{Model: tinyModel, ChatTemplate: bad})
+		var invalid *llm.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != "chat_template" {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }

@@ -36,7 +36,22 @@ const (
 // sink takes a request's outputs. It is called by the loop, so it must not
 // block.
 type sink interface {
-	push(out scheduler.Output, err error)
+	push(out output)
+}
+
+// output is what a sink is told of a request.
+type output struct {
+	scheduler.Output
+	err    error        // why, if Finish is FinishError
+	scores []core.Score // log-probabilities that have come since the last output
+	begun  time.Time    // when the request's first batch was planned; zero if none was
+}
+
+// request is what the loop remembers of a request that has not ended.
+type request struct {
+	sink   sink
+	scores []core.Score // that wait for its next output
+	begun  time.Time
 }
 
 // send gives the loop a command between two batches, or reports that the loop
@@ -99,9 +114,9 @@ func (l *LLM) do(c command) bool {
 	switch c.kind {
 	case addReqs:
 		for _, r := range c.reqs {
-			l.sinks[r.UID] = c.sink
+			l.sinks[r.UID] = &request{sink: c.sink}
 			if err := l.sched.Add(r); err != nil {
-				l.deliver(scheduler.Output{Req: r, Finish: core.FinishError}, err)
+				l.deliver(output{Output: scheduler.Output{Req: r, Finish: core.FinishError}, err: err})
 			}
 		}
 	case abortReqs:
@@ -141,6 +156,7 @@ func (l *LLM) start() *flight {
 		return nil
 	}
 	f := &flight{batch: b, start: time.Now()}
+	l.begin(f)
 	if l.hook != nil {
 		l.runHooked(f)
 		return nil
@@ -150,6 +166,18 @@ func (l *LLM) start() *flight {
 		return nil
 	}
 	return f
+}
+
+// begin notes when requests leave the queue.
+func (l *LLM) begin(f *flight) {
+	if f.batch.Phase == core.Decode {
+		return
+	}
+	for _, seq := range f.batch.Seqs {
+		if e, ok := l.sinks[seq.Req.UID]; ok && e.begun.IsZero() {
+			e.begun = f.start
+		}
+	}
 }
 
 // finish waits for a batch and hands out what it gave.
@@ -166,12 +194,12 @@ func (l *LLM) finish(f *flight) {
 func (l *LLM) complete(f *flight, next []int32) {
 	l.count(f)
 	for _, s := range l.eng.Scores() {
-		if _, ok := l.sinks[s.UID]; ok {
-			l.scores[s.UID] = append(l.scores[s.UID], s)
+		if e, ok := l.sinks[s.UID]; ok {
+			e.scores = append(e.scores, s)
 		}
 	}
 	for _, out := range l.sched.Complete(f.batch, next) {
-		l.deliver(out, nil)
+		l.deliver(output{Output: out})
 	}
 }
 
@@ -179,41 +207,34 @@ func (l *LLM) complete(f *flight, next []int32) {
 func (l *LLM) fail(b *core.Batch, err error) {
 	l.cfg.Logger.Error("a batch failed", "error", err)
 	for _, out := range l.sched.Fail(b) {
-		l.deliver(out, err)
+		l.deliver(output{Output: out, err: err})
 	}
 }
 
 // deliver passes an output to its request's sink and forgets the request when it
 // has ended.
-func (l *LLM) deliver(out scheduler.Output, err error) {
-	s, ok := l.sinks[out.Req.UID]
+func (l *LLM) deliver(out output) {
+	uid := out.Req.UID
+	e, ok := l.sinks[uid]
 	if !ok {
 		return
 	}
-	out.Scores = l.takeScores(out.Req.UID)
+	out.scores, out.begun = e.scores, e.begun
+	e.scores = nil
 	if out.Finish != "" {
-		delete(l.sinks, out.Req.UID)
-		l.countFinish(out)
+		delete(l.sinks, uid)
+		l.countFinish(out.Output)
 	}
-	s.push(out, err)
-}
-
-// takeScores returns the log-probabilities of a request that have come since its
-// last output.
-func (l *LLM) takeScores(uid core.UID) []core.Score {
-	scores := l.scores[uid]
-	delete(l.scores, uid)
-	return scores
+	e.sink.push(out)
 }
 
 // abort ends a request that is still there.
 func (l *LLM) abort(uid core.UID) {
-	if s, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
+	if e, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
 		delete(l.sinks, uid)
-		delete(l.scores, uid)
 		out := scheduler.Output{Req: &core.Req{UID: uid}, Finish: core.FinishAbort}
 		l.countFinish(out)
-		s.push(out, nil)
+		e.sink.push(output{Output: out, begun: e.begun})
 	}
 }
 
@@ -221,7 +242,6 @@ func (l *LLM) abort(uid core.UID) {
 func (l *LLM) stop(uid core.UID, usage Usage) {
 	if _, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
 		delete(l.sinks, uid)
-		delete(l.scores, uid)
 		l.countFinish(scheduler.Output{Req: &core.Req{UID: uid, CachedLen: usage.CachedTokens}, Finish: core.FinishStop})
 	}
 }
@@ -248,6 +268,7 @@ func (l *LLM) count(f *flight) {
 		begun = l.lastEnd // it was submitted while another one ran
 	}
 	l.lastEnd = now
+	l.trace.add(f.batch, begun, now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stats.Forward += now.Sub(begun)

@@ -5,9 +5,9 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/minisgl/minisgl/go/internal/core"
-	"github.com/minisgl/minisgl/go/internal/scheduler"
 	"github.com/minisgl/minisgl/go/tokenizer"
 )
 
@@ -92,7 +92,7 @@ func (s *Stream) event(it item) Event {
 			s.l.send(command{kind: stopReq, uids: []core.UID{s.uid}, usage: s.usage})
 		}
 	}
-	ev.Usage = s.usage
+	ev.Usage, ev.Begun = s.usage, it.begun
 	return ev
 }
 
@@ -113,7 +113,7 @@ type queue struct {
 	ready chan struct{} // holds a token when items may have come
 }
 
-// item is the part of a scheduler.Output that outlives the loop's step.
+// item is the part of an output that outlives the loop's step.
 type item struct {
 	token    int32
 	hasToken bool
@@ -122,13 +122,14 @@ type item struct {
 	err      error
 	prompt   []TokenLogprob
 	logprob  *TokenLogprob
+	begun    time.Time
 }
 
 // push implements sink.
-func (q *queue) push(out scheduler.Output, err error) {
+func (q *queue) push(out output) {
 	prompt, logprob := splitScores(out)
 	q.mu.Lock()
-	q.items = append(q.items, item{out.Token, out.HasToken, out.Req.CachedLen, out.Finish, err, prompt, logprob})
+	q.items = append(q.items, item{out.Token, out.HasToken, out.Req.CachedLen, out.Finish, out.err, prompt, logprob, out.begun})
 	q.mu.Unlock()
 	select {
 	case q.ready <- struct{}{}:

@@ -34,8 +34,8 @@ def test_a_path_object_is_a_model_path() -> None:
 
 def test_mini_sglangs_neutral_values_are_taken() -> None:
     neutral = {
-        "attention_backend": "auto",
-        "moe_backend": "auto",
+        "attention_backend": "fa,fi",
+        "moe_backend": "fused",
         "cuda_graph_bs": [1, 2, 4],
         "cuda_graph_max_bs": 256,
         "distributed_timeout": 60.0,
@@ -49,8 +49,8 @@ def test_mini_sglangs_neutral_values_are_taken() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("attention_backend", "fi"),
-        ("moe_backend", "fused"),
+        ("attention_backend", "xformers"),
+        ("moe_backend", "deepep"),
         ("tp_info", object()),
         ("cuda_graph_max_bs", -1),
         ("distributed_timeout", 0),

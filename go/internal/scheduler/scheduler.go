@@ -42,7 +42,6 @@ type Output struct {
 	Token    int32
 	HasToken bool
 	Finish   core.FinishReason
-	Scores   []core.Score // not the scheduler's: what the engine adds for the request's reader
 }
 
 // Scheduler is the state machine. It is not safe for concurrent use.

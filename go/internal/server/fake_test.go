@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakeEngine struct {
 	script    []llm.Event
 	scripts   [][]llm.Event // if not nil, one for each request, in order
+	cold      bool          // the next request is the warm-up
 	step      chan struct{} // if not nil, each event waits for a value
 	streamErr error
 	encodeErr error
@@ -68,6 +69,10 @@ func (e *fakeEngine) Stream(ctx context.Context, req llm.Request) (Stream, error
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.cold {
+		e.cold = false
+		return &fakeStream{engine: newFake(), ctx: ctx, events: []llm.Event{atEOS(1)}}, nil
+	}
 	e.requests = append(e.requests, req)
 	e.live.Add(1)
 	script := e.script
@@ -94,8 +99,19 @@ func (e *fakeEngine) Decode(ids []int32, _ bool) (string, error) {
 	return text, nil
 }
 
-// TokenBytes of a token is the byte that it is, and of one beyond them a part of
-// a character.
+// StartTrace does nothing.
+func (e *fakeEngine) StartTrace() {}
+
+// StopTrace returns a trace of two batches.
+func (e *fakeEngine) StopTrace() []llm.BatchTrace {
+	begin := time.Unix(1, 0)
+	return []llm.BatchTrace{
+		{Start: begin, End: begin.Add(time.Millisecond), Prefill: true, Requests: 1, Tokens: 3, Sampled: 1},
+		{Start: begin.Add(2 * time.Millisecond), End: begin.Add(3 * time.Millisecond), Requests: 1, Tokens: 1, Sampled: 1},
+	}
+}
+
+// TokenBytes of a token is the byte that it is.
 func (e *fakeEngine) TokenBytes(id int32) []byte { return []byte{byte(id)} }
 
 func (e *fakeEngine) Stats() llm.Stats {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"net/http"
 
 	"github.com/minisgl/minisgl/go/llm"
@@ -101,16 +102,18 @@ func withSeed(p llm.SamplingParams, choice int) llm.SamplingParams {
 
 // answer runs requests and sends what a makes of their events.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, stream bool, jobs []job, a answer) error {
-	g, err := s.start(r.Context(), jobs)
+	ctx, cancel := s.deadline(s.tracer.Parent(r.Context(), r.Header))
+	defer cancel()
+	g, err := s.start(ctx, jobs)
 	if err != nil {
 		return err
 	}
 	defer g.close()
 	if stream {
-		return s.stream(r.Context(), w, g, a)
+		return s.stream(ctx, w, g, a)
 	}
 	for g.left > 0 {
-		i, ev, err := g.next(r.Context())
+		i, ev, err := g.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -118,6 +121,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, stream bool, job
 	}
 	s.writeJSON(w, http.StatusOK, a.document())
 	return nil
+}
+
+// deadline bounds the time of a request, if Config says so.
+func (s *Server) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.cfg.RequestTimeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, s.cfg.RequestTimeout)
 }
 
 // stream answers with server-sent events.
@@ -137,7 +148,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, g *group, a 
 			break
 		}
 		if i, ev, err = g.next(ctx); err != nil {
-			s.endWithError(ctx, out, err)
+			s.endWithError(out, err)
 			return nil
 		}
 	}
@@ -148,8 +159,8 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, g *group, a 
 }
 
 // endWithError tells the reader of a stream that has begun why it ends early.
-func (s *Server) endWithError(ctx context.Context, out *eventStream, err error) {
-	if ctx.Err() != nil {
+func (s *Server) endWithError(out *eventStream, err error) {
+	if errors.Is(err, context.Canceled) { // the reader is gone
 		return
 	}
 	if err := out.send(openai.ErrorBody{Error: s.apiError(err)}); err != nil {

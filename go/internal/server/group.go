@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/minisgl/minisgl/go/internal/tracing"
 	"github.com/minisgl/minisgl/go/llm"
 	"github.com/minisgl/minisgl/go/openai"
 )
@@ -41,9 +42,11 @@ type member struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	rid    string
-	usage  llm.Usage
+	req    llm.Request
+	last   llm.Event
 	timer  timer
 	ended  bool
+	err    error // why it ended badly
 }
 
 // part is an event of one member.
@@ -100,7 +103,7 @@ func (s *Server) startMember(ctx context.Context, j job) (*member, error) {
 		}
 		return nil, err
 	}
-	m := &member{s: s, stream: stream, ctx: ctx, cancel: cancel, rid: j.rid, timer: timer{begin: time.Now()}}
+	m := &member{s: s, stream: stream, ctx: ctx, cancel: cancel, rid: j.rid, req: j.req, timer: timer{begin: time.Now()}}
 	s.running.Store(m, nil)
 	s.metrics.started.Inc()
 	return m, nil
@@ -157,17 +160,39 @@ func (g *group) close() {
 		if !m.ended {
 			m.s.metrics.aborted.Inc()
 		}
+		m.trace()
 	}
 	g.s.live.Add(-int64(len(g.members)))
 }
 
+// trace tells the collector of a member that has ended.
+func (m *member) trace() {
+	p, usage := m.req.Params, m.last.Usage
+	m.s.tracer.Done(m.ctx, tracing.Request{
+		ID: m.rid, Model: m.s.modelName(), Received: m.timer.begin, Begun: m.last.Begun, First: m.timer.first, Ended: time.Now(),
+		PromptTokens: usage.PromptTokens, CachedTokens: usage.CachedTokens, CompletionTokens: usage.CompletionTokens,
+		MaxTokens: p.MaxTokens, Temperature: p.Temperature, TopP: p.TopP, Finish: string(m.last.Finish), Err: m.err,
+	})
+}
+
 // next returns the member's next event; one that ends it badly is an error.
-func (m *member) next() (llm.Event, error) {
+func (m *member) next() (ev llm.Event, err error) {
+	if ev, err = m.receive(); err != nil {
+		m.err = err
+		return ev, err
+	}
+	m.last = ev
+	m.ended = ev.Finish != "" && ev.Finish != llm.FinishAbort
+	m.s.metrics.observe(&m.timer, ev)
+	return ev, nil
+}
+
+func (m *member) receive() (llm.Event, error) {
 	ev, err := m.stream.Next(m.ctx)
 	aborted := errors.Is(context.Cause(m.ctx), errAborted)
 	switch {
 	case err != nil && aborted:
-		return llm.Event{Finish: llm.FinishAbort, Usage: m.usage}, nil
+		return llm.Event{Finish: llm.FinishAbort, Usage: m.last.Usage, Begun: m.last.Begun}, nil
 	case errors.Is(err, io.EOF):
 		return ev, errors.New("the request ended without a last event")
 	case err != nil:
@@ -176,12 +201,11 @@ func (m *member) next() (llm.Event, error) {
 		return ev, errors.New("a forward pass failed")
 	case ev.Finish == llm.FinishError:
 		return ev, ev.Err
+	case ev.Finish == llm.FinishAbort && !aborted && m.ctx.Err() != nil:
+		return ev, m.ctx.Err()
 	case ev.Finish == llm.FinishAbort && !aborted:
 		return ev, shuttingDown()
 	}
-	m.usage = ev.Usage
-	m.ended = ev.Finish != "" && ev.Finish != llm.FinishAbort
-	m.s.metrics.observe(&m.timer, ev)
 	return ev, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/minisgl/minisgl/go/llm"
 	"github.com/minisgl/minisgl/go/openai"
 )
 
@@ -64,21 +63,8 @@ func (s *Server) healthGenerate(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
-	params := llm.DefaultSampling()
-	params.MaxTokens, params.IgnoreEOS = 1, true
-	stream, err := s.engine.Stream(ctx, llm.Request{TokenIDs: []int32{0}, Params: params})
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	defer stream.Close()
-	ev, err := stream.Next(ctx)
-	switch {
-	case err == nil && ev.Finish == llm.FinishError:
-		err = ev.Err
-	case err == nil && ev.Finish == llm.FinishAbort:
-		err = shuttingDown()
-	case ctx.Err() != nil && r.Context().Err() == nil:
+	err := warmUp(ctx, s.engine)
+	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
 		err = openai.Errorf(http.StatusServiceUnavailable, "no token came within %v", healthTimeout)
 	}
 	if err != nil {

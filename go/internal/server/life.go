@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/minisgl/minisgl/go/internal/tracing"
+	"github.com/minisgl/minisgl/go/llm"
 	"github.com/minisgl/minisgl/go/openai"
 )
 
@@ -48,10 +51,17 @@ func (s *Server) Run(ctx context.Context, l net.Listener, load func(context.Cont
 		Handler: s, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	if err := s.secure(hs); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := s.startTracing(ctx); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer s.endTracing()
 	served := make(chan error, 1)
-	go func() { served <- hs.Serve(l) }()
+	go func() { served <- s.serve(hs, l) }()
 	defer hs.Close()
-	url := "http://" + l.Addr().String()
+	url := s.scheme() + "://" + l.Addr().String()
 	s.log.Info("listening; loading the model", "url", url)
 	engine, err := load(ctx)
 	if ctx.Err() != nil {
@@ -60,6 +70,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener, load func(context.Cont
 	if err != nil {
 		return err
 	}
+	if err := warmUp(ctx, engine); err != nil && ctx.Err() == nil {
+		return errors.Join(fmt.Errorf("server: the model does not run: %w", err), engine.Close())
+	}
 	s.SetEngine(engine)
 	s.logReady(url)
 	select {
@@ -67,6 +80,70 @@ func (s *Server) Run(ctx context.Context, l net.Listener, load func(context.Cont
 		return errors.Join(fmt.Errorf("server: %w", err), engine.Close())
 	case <-ctx.Done():
 		return s.stop(hs)
+	}
+}
+
+// warmUp lets an engine generate a token, so that the first request finds all
+// that is made on demand.
+func warmUp(ctx context.Context, engine Engine) error {
+	params := llm.DefaultSampling()
+	params.MaxTokens, params.IgnoreEOS = 1, true
+	stream, err := engine.Stream(ctx, llm.Request{TokenIDs: []int32{0}, Params: params})
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	ev, err := stream.Next(ctx)
+	switch {
+	case err == nil && ev.Finish == llm.FinishError:
+		return ev.Err
+	case err == nil && ev.Finish == llm.FinishAbort:
+		return shuttingDown()
+	}
+	return err
+}
+
+// secure loads the certificate, if there is one: a wrong file must not come to
+// light with the first client.
+func (s *Server) secure(hs *http.Server) error {
+	if s.cfg.CertFile == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.cfg.CertFile, s.cfg.KeyFile)
+	if err != nil {
+		return fmt.Errorf("server: the certificate %s with the key %s: %w", s.cfg.CertFile, s.cfg.KeyFile, err)
+	}
+	hs.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	return nil
+}
+
+func (s *Server) scheme() string {
+	if s.cfg.CertFile == "" {
+		return "http"
+	}
+	return "https"
+}
+
+func (s *Server) serve(hs *http.Server, l net.Listener) error {
+	if hs.TLSConfig == nil {
+		return hs.Serve(l)
+	}
+	return hs.ServeTLS(l, "", "")
+}
+
+func (s *Server) startTracing(ctx context.Context) (err error) {
+	if s.cfg.TracesEndpoint != "" {
+		s.tracer, err = tracing.New(ctx, s.cfg.TracesEndpoint, s.cfg.Version, s.log)
+	}
+	return err
+}
+
+// endTracing sends the last spans.
+func (s *Server) endTracing() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	if err := s.tracer.Close(ctx); err != nil {
+		s.log.Warn("traces were lost", "error", err)
 	}
 }
 

@@ -61,7 +61,12 @@ func (r *running) wait(t *testing.T) error {
 }
 
 func loaded(e Engine) func(context.Context) (Engine, error) {
-	return func(context.Context) (Engine, error) { return e, nil }
+	return func(context.Context) (Engine, error) {
+		if fake, ok := e.(*fakeEngine); ok {
+			fake.cold = true
+		}
+		return e, nil
+	}
 }
 
 // streamOne starts a stream and reads its first event.

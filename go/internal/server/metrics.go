@@ -19,7 +19,7 @@ type metrics struct {
 	rate    meter
 
 	prompt, generated, cached, started, aborted prometheus.Counter
-	ttft, itl, e2e                              prometheus.Histogram
+	ttft, itl, e2e, queue                       prometheus.Histogram
 }
 
 // Upper bounds of the histograms' buckets, in seconds.
@@ -42,6 +42,7 @@ func newMetrics(engine Engine, model string) *metrics {
 		started:   counter(r, "num_requests_total", "Requests that the engine took."),
 		aborted:   counter(r, "num_aborted_requests_total", "Requests that ended before their time: the client left, or it was asked for."),
 		ttft:      histogram(r, "time_to_first_token_seconds", "Time from a request's start to its first token.", ttftBuckets),
+		queue:     histogram(r, "queue_time_seconds", "Time from a request's start to its first batch.", ttftBuckets),
 		itl:       histogram(r, "inter_token_latency_seconds", "Time between two tokens of a request.", itlBuckets),
 		e2e:       histogram(r, "e2e_request_latency_seconds", "Time from a request's start to its end.", e2eBuckets),
 	}
@@ -89,7 +90,7 @@ func histogram(r prometheus.Registerer, name, help string, buckets []float64) pr
 
 // timer remembers when a request's events came.
 type timer struct {
-	begin, last time.Time // last is zero before the first token
+	begin, first, last time.Time // of the request, and of its first and latest token, which are zero before there is one
 }
 
 // observe counts an event of a request.
@@ -97,7 +98,11 @@ func (m *metrics) observe(t *timer, ev llm.Event) {
 	now := time.Now()
 	if ev.HasToken {
 		if t.last.IsZero() {
+			t.first = now
 			m.ttft.Observe(now.Sub(t.begin).Seconds())
+			if !ev.Begun.IsZero() {
+				m.queue.Observe(ev.Begun.Sub(t.begin).Seconds())
+			}
 			m.prompt.Add(float64(ev.Usage.PromptTokens))
 			m.cached.Add(float64(ev.Usage.CachedTokens))
 		} else {

@@ -92,6 +92,8 @@ func (s *Server) apiError(err error) *openai.Error {
 		return openai.Invalid(invalid.Field, "%s", invalid.Message)
 	case errors.Is(err, context.Canceled):
 		return openai.Errorf(statusClientGone, "the client went away")
+	case errors.Is(err, context.DeadlineExceeded):
+		return openai.Errorf(http.StatusGatewayTimeout, "the request took longer than the %v that this server allows", s.cfg.RequestTimeout).WithCode("timeout")
 	case errors.Is(err, llm.ErrDraining):
 		return shuttingDown()
 	case errors.Is(err, llm.ErrClosed):

@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/minisgl/minisgl/go/internal/tracing"
 	"github.com/minisgl/minisgl/go/llm"
 	"github.com/minisgl/minisgl/go/openai"
 	"github.com/minisgl/minisgl/go/tokenizer"
@@ -42,6 +43,8 @@ type Engine interface {
 	Info() llm.Info
 	Stats() llm.Stats
 	FlushCache() (pages int, err error)
+	StartTrace()
+	StopTrace() []llm.BatchTrace
 	Drain(ctx context.Context) error
 	Close() error
 }
@@ -93,6 +96,11 @@ type Config struct {
 	MaxRunning  int    // requests that the engine runs at once
 	MaxQueued   int    // requests that may wait beside them; default: no limit
 	Version     string // that /server_info reports
+
+	RequestTimeout    time.Duration // how long a request for text may take; default: no limit
+	CertFile, KeyFile string        // PEM files to serve HTTPS with; default: HTTP
+	TracesEndpoint    string        // URL of an OpenTelemetry collector; default: none
+	ProfileDir        string        // where /start_profile writes; default: os.TempDir()
 }
 
 const (
@@ -121,8 +129,10 @@ type Server struct {
 	log     *slog.Logger
 	started time.Time
 	state   atomic.Int32
-	engine  Engine       // set before state becomes ready
-	metrics *metrics     // likewise
+	engine  Engine   // set before state becomes ready
+	metrics *metrics // likewise
+	tracer  *tracing.Tracer
+	profile profile
 	live    atomic.Int64 // requests that were admitted and have not ended
 	running sync.Map     // of *member, to abort them
 	handler http.Handler
@@ -171,6 +181,8 @@ func (s *Server) routes() http.Handler {
 	route("/get_model_info", methods{http.MethodGet: s.modelInfo})
 	route("/flush_cache", methods{http.MethodGet: s.flushCache, http.MethodPost: s.flushCache})
 	route("/reset_prefix_cache", methods{http.MethodPost: s.flushCache}) // vLLM's name for it
+	route("/start_profile", methods{http.MethodGet: s.startProfile, http.MethodPost: s.startProfile})
+	route("/stop_profile", methods{http.MethodGet: s.stopProfile, http.MethodPost: s.stopProfile})
 	route("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { s.metrics.handler.ServeHTTP(w, r) }})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, openai.Errorf(http.StatusNotFound, "there is no %s here", r.URL.Path))

@@ -62,6 +62,7 @@ class LLM:
             ``max_extend_tokens``, ``memory_ratio``, ``cache_type`` ("radix", "naive"),
             ``schedule_policy`` ("fcfs", "lpm"), ``admission`` ("optimistic",
             "conservative"), ``mixed_prefill_tokens``, ``disable_overlap``, ``seed``,
+            ``chat_template`` (a file of a Jinja template that replaces the model's),
             ``use_dummy_weight`` (random weights), ``model_source`` ("huggingface",
             "modelscope"); None is the default of each. mini-sglang's other options are taken where they have
             no effect.

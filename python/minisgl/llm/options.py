@@ -77,9 +77,14 @@ def _name(name: str, value: Any) -> str:
     return value
 
 
-def _auto(name: str, value: Any) -> None:
-    if value != "auto":
-        raise ValueError(f"{name} must be 'auto': this build chooses by device, got {value!r}")
+def _attention(name: str, value: Any) -> None:
+    names = str(value).split(",")
+    known = len(names) <= 2 and all(n in ("auto", "fa", "fi", "trtllm") for n in names)
+    check(known, name, "auto, fa, fi, trtllm or a pair of these; on the CPU all mean the same", value)
+
+
+def _moe(name: str, value: Any) -> None:
+    check(value in ("auto", "fused"), name, "auto or fused; on the CPU both mean the same", value)
 
 
 def _one_rank(name: str, value: Any) -> None:
@@ -125,13 +130,14 @@ _PASSED: dict[str, Check] = {
     "mixed_prefill_tokens": _not_negative,
     "disable_overlap": as_bool,
     "seed": _not_negative,
+    "chat_template": _name,
 }
 
 # mini-sglang's names for what has no effect here: hints about CUDA graphs and about
 # several ranks, which can't change a result, and choices of which only one exists.
 _WITHOUT_EFFECT: dict[str, Check] = {
-    "attention_backend": _auto,
-    "moe_backend": _auto,
+    "attention_backend": _attention,
+    "moe_backend": _moe,
     "cuda_graph_bs": _batch_sizes,
     "cuda_graph_max_bs": _optional_limit,
     "distributed_timeout": _seconds,
