@@ -13,6 +13,7 @@ import (
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/offline"
 	"github.com/minisgl/minisgl/bench/internal/onebatch"
+	"github.com/minisgl/minisgl/bench/internal/onebatchserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
 	"github.com/minisgl/minisgl/bench/internal/replay"
 	"github.com/minisgl/minisgl/bench/internal/selftest"
@@ -27,6 +28,7 @@ var programs = []program.Program{
 	mockserver.Program,
 	offline.Program,
 	onebatch.Program,
+	onebatchserver.Program,
 	replay.Program,
 	selftest.Program,
 	serving.Program,
@@ -52,7 +54,7 @@ func usage(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprint(w, "Usage: minisgl-bench NAME [flags]; NAME --help tells more.\n\n")
 	for _, p := range programs {
-		fmt.Fprintf(w, "  %-12s %s\n", p.Name, p.Command().Short)
+		fmt.Fprintf(w, "  %-14s %s\n", p.Name, p.Command().Short)
 	}
 	return code
 }

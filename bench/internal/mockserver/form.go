@@ -1,6 +1,7 @@
 package mockserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -115,7 +116,7 @@ func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 	case "/flush_cache", "/reset_prefix_cache", "/start_profile", "/stop_profile":
 		fmt.Fprintln(w, "done")
 	case "/server_info":
-		writeJSON(w, `{"internal_states":[{"avg_spec_accept_length":null}],"version":"mock"}`)
+		writeJSON(w, s.info())
 	case "/tokenize":
 		tokenize(w, body)
 	case "/detokenize":
@@ -125,6 +126,13 @@ func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// info has what sglang's one-batch benchmark asks of a server.
+func (s *Server) info() string {
+	running, capacity := cmp.Or(s.cfg.Slots, 1<<20), cmp.Or(s.cfg.TokenCapacity, 1_000_000)
+	return fmt.Sprintf(`{"tokenizer_path":"","internal_states":[{"avg_spec_accept_length":null,"last_gen_throughput":123.5,`+
+		`"effective_max_running_requests_per_dp":%d,"memory_usage":{"token_capacity":%d}}],"version":"mock"}`, running, capacity)
 }
 
 // tokenize makes a token of each word: its number, or its length.

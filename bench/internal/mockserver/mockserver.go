@@ -40,7 +40,10 @@ type Config struct {
 	Reasoning      bool // send text in the reasoning channel
 	EmptyText      int  // the first so many chunks have empty text
 	TextBytes      int  // pad the text of each token to this size
-	EOSAfter       int  // stop after so many tokens though more were asked
+	EOSAfter       int  // stop after so many tokens though more were asked; prompt i of a batch after i more
+
+	BatchSpread   time.Duration // in a batch, each prompt's answer begins so long after the one before
+	TokenCapacity int           // reported of the KV cache; 0 means 1,000,000
 
 	Newline  string // ends lines; "" means LF
 	NoSpace  bool   // no space after "data:"
@@ -163,7 +166,7 @@ func (s *Server) leave() {
 // request is the union of what the APIs ask for.
 type request struct {
 	Prompt              json.RawMessage `json:"prompt"`
-	InputIDs            []int           `json:"input_ids"`
+	InputIDs            json.RawMessage `json:"input_ids"`
 	MaxTokens           int             `json:"max_tokens"`
 	MaxCompletionTokens int             `json:"max_completion_tokens"`
 	Sampling            struct {
@@ -178,14 +181,29 @@ type request struct {
 
 // promptTokens counts token ids; text has as many as configured.
 func (r *request) promptTokens(text int) int {
-	var ids []int
-	if json.Unmarshal(r.Prompt, &ids) == nil && len(ids) > 0 {
-		return len(ids)
-	}
-	if len(r.InputIDs) > 0 {
-		return len(r.InputIDs)
+	for _, field := range []json.RawMessage{r.Prompt, r.InputIDs} {
+		var ids []int
+		if json.Unmarshal(field, &ids) == nil && len(ids) > 0 {
+			return len(ids)
+		}
 	}
 	return text
+}
+
+// batch returns the lengths of the prompts of a request that has several; nil if
+// it has one.
+func (r *request) batch() []int {
+	for _, field := range []json.RawMessage{r.Prompt, r.InputIDs} {
+		var prompts [][]int
+		if json.Unmarshal(field, &prompts) == nil && len(prompts) > 0 {
+			lens := make([]int, len(prompts))
+			for i := range prompts {
+				lens[i] = len(prompts[i])
+			}
+			return lens
+		}
+	}
+	return nil
 }
 
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, api api) {
@@ -218,9 +236,12 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, api api) {
 	default:
 		a := &answer{cfg: s.cfg, api: api, w: w, r: r, begin: begin, usage: s.usage(req, api), prompt: req.promptTokens(s.cfg.PromptTokens)}
 		want := max(req.MaxTokens, req.MaxCompletionTokens, req.Sampling.MaxNewTokens)
-		if req.Stream {
+		switch batch := req.batch(); {
+		case req.Stream && batch != nil:
+			a.streamBatch(batch, want)
+		case req.Stream:
 			a.stream(want)
-		} else {
+		default:
 			a.document(want)
 		}
 	}

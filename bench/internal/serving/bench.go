@@ -3,6 +3,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/minisgl/minisgl/bench/internal/arrival"
 	"github.com/minisgl/minisgl/bench/internal/dataset"
 	"github.com/minisgl/minisgl/bench/internal/loadgen"
+	"github.com/minisgl/minisgl/bench/internal/lora"
 	"github.com/minisgl/minisgl/bench/internal/metrics"
 	"github.com/minisgl/minisgl/bench/internal/program"
 	"github.com/minisgl/minisgl/bench/internal/record"
@@ -35,29 +37,22 @@ const (
 	settle       = time.Second
 )
 
-// tokenizer is a dataset.Tokenizer that can say what it is.
-type tokenizer interface {
-	dataset.Tokenizer
-	Source() string
-	Close() error
-}
-
 // Bench is a server that can be measured.
 type Bench struct {
 	o        *Options
 	http     *loadgen.HTTP
 	model    string
-	tok      tokenizer // nil if there is none
+	tok      tokens.Tokenizer // nil if there is none
 	target   *loadgen.Target
 	messages io.Writer
 	stderr   io.Writer
-	nextLoRA int
+	loras    lora.Adapters // the next in turn is this server's
 }
 
 // Open waits for the server and finds out what it serves. o must have been
 // checked. Messages go to stderr. Close frees what it holds.
 func Open(ctx context.Context, o *Options, stderr io.Writer) (*Bench, error) {
-	b := &Bench{o: o, messages: stderr, stderr: stderr}
+	b := &Bench{o: o, loras: o.loras, messages: stderr, stderr: stderr}
 	if o.Quiet {
 		b.messages = io.Discard
 	}
@@ -142,30 +137,13 @@ func (b *Bench) findModel(ctx context.Context) error {
 }
 
 // findTokenizer takes the one that was named, else the model's, else the server's.
-func (b *Bench) findTokenizer(ctx context.Context) error {
-	name := b.o.Tokenizer
-	if name == "" {
-		name = b.o.Model
-	}
-	if name == "" {
-		name = b.model
-	}
-	if dir := tokens.Find(name); dir != "" {
-		local, err := tokens.Open(dir)
-		if err != nil {
-			return err
-		}
-		b.tok = local
-		return nil
-	}
-	if b.o.Tokenizer != "" {
+func (b *Bench) findTokenizer(ctx context.Context) (err error) {
+	if b.o.Tokenizer != "" && tokens.Find(b.o.Tokenizer) == "" {
 		fmt.Fprintf(b.messages, "No tokenizer %s on this machine; asking the server\n", b.o.Tokenizer)
 	}
-	remote, err := tokens.Dial(ctx, b.http, b.o.base, b.model, b.o.Dataset.vocab)
-	if err == nil {
-		b.tok = remote
-	}
-	return nil // a server without /tokenize is no error: lengths come from its counts
+	name := cmp.Or(b.o.Tokenizer, b.o.Model, b.model)
+	b.tok, err = tokens.Choose(ctx, b.http, name, b.o.base, b.model, b.o.Dataset.vocab)
+	return err
 }
 
 // Run is one measurement.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/minisgl/minisgl/bench/internal/dataset"
 	"github.com/minisgl/minisgl/bench/internal/loadgen"
+	"github.com/minisgl/minisgl/bench/internal/lora"
 	"github.com/minisgl/minisgl/bench/internal/metrics"
 	"github.com/minisgl/minisgl/bench/internal/program"
 )
@@ -34,7 +35,7 @@ type Options struct {
 	TopP        float64
 	extraText   string
 	headers     []string
-	loras       loraOptions
+	loras       lora.Adapters
 
 	Dataset datasetOptions
 	profile profileOptions
@@ -65,12 +66,6 @@ type Load struct {
 	MaxConcurrency int     // 0: no limit
 	NumPrompts     int
 	Seed           uint32
-}
-
-type loraOptions struct {
-	names        []string
-	distribution string
-	alpha        float64
 }
 
 type profileOptions struct {
@@ -126,9 +121,7 @@ func (o *Options) Define(f *pflag.FlagSet) {
 	f.Float64Var(&o.TopP, "top-p", 1, "sampling nucleus")
 	f.StringVar(&o.extraText, "extra-request-body", "", "JSON object to add to each request")
 	f.StringArrayVar(&o.headers, "header", nil, "header of each request, KEY=VALUE; several may follow")
-	f.StringArrayVar(&o.loras.names, "lora-name", nil, "LoRA adapters to ask for; several may follow")
-	f.StringVar(&o.loras.distribution, "lora-request-distribution", "uniform", "uniform, distinct (in turn) or skewed")
-	f.Float64Var(&o.loras.alpha, "lora-zipf-alpha", 1.5, "of skewed: each adapter is asked for so many times less than the one before")
+	o.loras.Define(f)
 	f.BoolVar(&o.Flush, "flush-cache", false, "empty the server's prefix cache before the measurement")
 	f.Float64Var(&o.FlushTimeout, "flush-cache-timeout", 60, "seconds that emptying may take")
 	f.BoolVar(&o.CacheReport, "cache-report", false, "add the prefix cache's hits to the table")
@@ -185,7 +178,7 @@ func (p *profileOptions) define(f *pflag.FlagSet) {
 }
 
 // Lists are the flags that take several values in a row.
-var Lists = []string{"header", "goodput", "lora-name", "profile-activities"}
+var Lists = []string{"header", "goodput", lora.Flag, "profile-activities"}
 
 // Check completes the options, or names the flag that cannot be used.
 func (o *Options) Check(f *pflag.FlagSet) error {
@@ -257,14 +250,8 @@ func (o *Options) parse() error {
 		}
 		o.header[strings.TrimSpace(text[:at])] = strings.TrimSpace(text[at+1:])
 	}
-	switch o.loras.distribution {
-	case "uniform", "distinct":
-	case "skewed":
-		if !(o.loras.alpha > 1) {
-			return fmt.Errorf("--lora-zipf-alpha is %v: want more than 1", o.loras.alpha)
-		}
-	default:
-		return fmt.Errorf("--lora-request-distribution: %q: want uniform, distinct or skewed", o.loras.distribution)
+	if err := o.loras.Check(); err != nil {
+		return err
 	}
 	return o.address()
 }

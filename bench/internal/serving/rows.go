@@ -130,8 +130,7 @@ func (b *Bench) request(row dataset.Row, key string) (loadgen.Request, error) {
 // chooseLoRAs gives each request an adapter: as the model's name to OpenAI's
 // APIs, as lora_path to sglang's own.
 func (b *Bench) chooseLoRAs(requests []loadgen.Request, src *dataset.Source) {
-	names := b.o.loras.names
-	if len(names) == 0 {
+	if len(b.o.loras.Names) == 0 {
 		return
 	}
 	field := "model"
@@ -139,34 +138,13 @@ func (b *Bench) chooseLoRAs(requests []loadgen.Request, src *dataset.Source) {
 		field = "lora_path"
 	}
 	for i := range requests {
-		name, _ := json.Marshal(names[b.pickLoRA(src)]) // a string always encodes
+		name, _ := json.Marshal(b.loras.Pick(src)) // a string always encodes
 		extra := map[string]json.RawMessage{field: name}
 		for key, value := range requests[i].Extra {
 			extra[key] = value
 		}
 		requests[i].Extra = extra
 	}
-}
-
-func (b *Bench) pickLoRA(src *dataset.Source) int {
-	n := len(b.o.loras.names)
-	switch b.o.loras.distribution {
-	case "distinct":
-		b.nextLoRA++
-		return (b.nextLoRA - 1) % n
-	case "skewed":
-		sum, at := 0.0, 0
-		for i := range n {
-			sum += math.Pow(b.o.loras.alpha, -float64(i))
-		}
-		for left := src.Numpy.Float64() * sum; at < n-1; at++ {
-			if left -= math.Pow(b.o.loras.alpha, -float64(at)); left < 0 {
-				break
-			}
-		}
-		return at
-	}
-	return src.Python.Below(n)
 }
 
 // digest names the load: two runs with the same one sent the same requests at the same times.

@@ -131,7 +131,9 @@ func TestResultFile(t *testing.T) {
 		"total_output_tokens": 12.0, "total_output_tokens_retokenized": 12.0, "slo_attainment": 1.0, "accept_length": nil,
 		"cache_report":    map[string]any{"total_prompt_tokens": 36.0, "total_cached_tokens": 12.0, "cache_hit_rate_pct": 33.33},
 		"goodput_slos_ms": map[string]any{"ttft": 60000.0, "tpot": 60000.0}, "slo_attainment_by_metric": map[string]any{"ttft": 1.0, "tpot": 1.0},
-		"server_info": map[string]any{"internal_states": []any{map[string]any{"avg_spec_accept_length": nil}}, "version": "mock"},
+		"server_info": map[string]any{"tokenizer_path": "", "version": "mock", "internal_states": []any{map[string]any{
+			"avg_spec_accept_length": nil, "last_gen_throughput": 123.5, "effective_max_running_requests_per_dp": 1048576.0, "memory_usage": map[string]any{"token_capacity": 1e6},
+		}}},
 		"output_lens": []any{3.0, 3.0, 3.0, 3.0}, "cached_tokens": []any{3.0, 3.0, 3.0, 3.0},
 	}
 	for key, value := range want {
