@@ -34,15 +34,14 @@ func tinyModels(t *testing.T) []string {
 }
 
 // TestExtended_Metamorphic is TestMetamorphic for every architecture and kind of
-// rotary embedding. Sequences may be as long as the smallest pool holds: the
-// dynamic kind depends on that length.
+// rotary embedding.
 func TestExtended_Metamorphic(t *testing.T) {
 	extended(t)
 	for _, dir := range tinyModels(t) {
 		for _, dtype := range []string{"float32", "bfloat16"} {
 			t.Run(filepath.Base(dir)+"/"+dtype, func(t *testing.T) {
 				reqs := workload(12)
-				base := llm.Config{Model: dir, Device: "cpu", DType: dtype, NumPageOverride: 4096, MaxSeqLenOverride: 90}
+				base := llm.Config{Model: dir, Device: "cpu", DType: dtype, NumPageOverride: 4096, MaxSeqLenOverride: 128}
 				want := tokens(t, open(t, base), reqs)
 				for _, cfg := range append(variants(base), policies(base)...) {
 					if cfg.TPSize > 1 && strings.HasPrefix(filepath.Base(dir), "llama-untied") {

@@ -125,7 +125,7 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 	}
 	ec := engine.Config{
 		DType: dt, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MaxRunning: cfg.MaxRunningReq,
-		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
+		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, RopeLength: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
 	}
 	if ec.NumPages == 0 {
 		n, bound, err := engine.ChooseNumPages(ec, mc, ck, cfg.MemoryRatio)

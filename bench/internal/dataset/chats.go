@@ -36,11 +36,15 @@ type conversation struct {
 	Conversation  []turn `json:"conversation"`
 }
 
-func (c conversation) pair() (pair, bool) {
-	turns := c.Conversations
-	if turns == nil {
-		turns = c.Conversation
+func (c conversation) turns() []turn {
+	if c.Conversations == nil {
+		return c.Conversation
 	}
+	return c.Conversations
+}
+
+func (c conversation) pair() (pair, bool) {
+	turns := c.turns()
 	if len(turns) < 2 {
 		return pair{}, false
 	}
@@ -58,36 +62,40 @@ func (s *Source) open() (*os.File, error) {
 	return file, nil
 }
 
-// readShareGPT reads a JSON array of conversations, one at a time.
+// readShareGPT reads a JSON array of conversations.
 func readShareGPT(r io.Reader) ([]pair, error) {
-	dec := json.NewDecoder(bufio.NewReaderSize(io.LimitReader(r, maxFile), 1<<20))
-	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return nil, errors.New("want a JSON array of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json")
-	}
 	var pairs []pair
-	for dec.More() {
-		var c conversation
-		if err := dec.Decode(&c); err != nil {
-			return nil, fmt.Errorf("conversation %d: %w", len(pairs)+1, err)
-		}
+	err := eachOfArray(r, func(c conversation) {
 		if p, ok := c.pair(); ok {
 			pairs = append(pairs, p)
 		}
+	})
+	return pairs, err
+}
+
+// eachOfArray reads a JSON array of conversations, one at a time.
+func eachOfArray(r io.Reader, f func(conversation)) error {
+	dec := json.NewDecoder(bufio.NewReaderSize(io.LimitReader(r, maxFile), 1<<20))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return errors.New("want a JSON array of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json")
 	}
-	return pairs, nil
+	for n := 1; dec.More(); n++ {
+		var c conversation
+		if err := dec.Decode(&c); err != nil {
+			return fmt.Errorf("conversation %d: %w", n, err)
+		}
+		f(c)
+	}
+	return nil
 }
 
 // readCustom reads conversations, one JSON object per line; others are skipped.
 func readCustom(r io.Reader) ([]pair, error) {
 	var pairs []pair
-	err := eachLine(r, func(_ int, line []byte) error {
-		var c conversation
-		if json.Unmarshal(line, &c) == nil {
-			if p, ok := c.pair(); ok {
-				pairs = append(pairs, p)
-			}
+	err := eachLineOf(r, func(c conversation) {
+		if p, ok := c.pair(); ok {
+			pairs = append(pairs, p)
 		}
-		return nil
 	})
 	return pairs, err
 }

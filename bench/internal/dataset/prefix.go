@@ -15,22 +15,39 @@ type PrefixShape struct {
 	RangeRatio                        float64
 	Ordered                           bool    // keep the order instead of shuffling
 	Zipf                              float64 // 0: each group has PerGroup prompts; else groups are drawn with weight 1/rank^Zipf
+	Turns                             int     // of each prompt; 0 and 1: it is no conversation
+	Fast                              bool    // do not count the tokens of prompts
 }
 
-// SharedPrefix returns Groups·PerGroup prompts of random ids, or of their text.
-func (s *Source) SharedPrefix(shape PrefixShape) ([]Row, error) {
-	total := shape.Groups * shape.PerGroup
-	if shape.Groups < 1 || shape.PerGroup < 1 || total > 10_000_000 {
-		return nil, fmt.Errorf("dataset: %d groups of %d prompts: want at least 1 of each and at most 10,000,000 in all", shape.Groups, shape.PerGroup)
+func (shape *PrefixShape) check() error {
+	turns := shape.Groups * shape.PerGroup * shape.Turns
+	if shape.Groups < 1 || shape.PerGroup < 1 || turns > maxGenerated {
+		return fmt.Errorf("dataset: %d groups of %d prompts of %d turns: want at least 1 of each and at most %d in all", shape.Groups, shape.PerGroup, shape.Turns, maxGenerated)
 	}
 	if shape.Zipf < 0 || math.IsNaN(shape.Zipf) || math.IsInf(shape.Zipf, 0) {
-		return nil, errors.New("dataset: the Zipf exponent must be above 0")
+		return errors.New("dataset: the Zipf exponent must be above 0")
 	}
+	return nil
+}
+
+const maxGenerated = 10_000_000 // prompts
+
+// SharedPrefix returns Groups·PerGroup prompts of random ids, or of their text; of
+// conversations, a row for each turn, as Turns does.
+func (s *Source) SharedPrefix(shape PrefixShape) ([]Row, error) {
+	shape.Turns = max(shape.Turns, 1)
+	if err := shape.check(); err != nil {
+		return nil, err
+	}
+	if s.AsIDs && shape.Turns > 1 {
+		return nil, errors.New("dataset: --tokenize-prompt does not go with conversations of several turns")
+	}
+	total := shape.Groups * shape.PerGroup
 	systemLens, err := s.lens(shape.SystemLen, shape.RangeRatio, shape.Groups)
 	if err != nil {
 		return nil, err
 	}
-	questionLens, err := s.lens(shape.QuestionLen, shape.RangeRatio, total)
+	questionLens, err := s.lens(shape.QuestionLen, shape.RangeRatio, total*shape.Turns)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +64,19 @@ func (s *Source) SharedPrefix(shape PrefixShape) ([]Row, error) {
 		return nil, err
 	}
 	groups := s.groups(shape)
+	if shape.Turns > 1 {
+		talks := make([]talk, total)
+		for i := range talks {
+			talks[i] = prefixTalk(systems[groups[i]].Text, questions[i*shape.Turns:(i+1)*shape.Turns], outputLens[i], groups[i])
+		}
+		if !shape.Ordered {
+			numpyrand.Shuffle(s.Python, talks)
+		}
+		return expand(talks)
+	}
 	rows := make([]Row, total)
 	for i := range rows {
-		if rows[i], err = s.join(systems[groups[i]], questions[i]); err != nil {
+		if rows[i], err = s.join(systems[groups[i]], questions[i], shape.Fast); err != nil {
 			return nil, err
 		}
 		rows[i].OutputLen, rows[i].Group = outputLens[i], groups[i]
@@ -58,6 +85,19 @@ func (s *Source) SharedPrefix(shape PrefixShape) ([]Row, error) {
 		numpyrand.Shuffle(s.Python, rows)
 	}
 	return rows, nil
+}
+
+// prefixTalk is a conversation that opens with a group's system prompt.
+func prefixTalk(system string, questions []Row, output, group int) talk {
+	t := talk{group: group}
+	for i, q := range questions {
+		text := q.Text
+		if i == 0 {
+			text = system + "\n\n" + text
+		}
+		t.users, t.outputs = append(t.users, text), append(t.outputs, output)
+	}
+	return t
 }
 
 func (s *Source) randomRows(lens []int) ([]Row, error) {
@@ -75,13 +115,16 @@ func (s *Source) randomRows(lens []int) ([]Row, error) {
 	return rows, nil
 }
 
-// join puts a question behind its group's system prompt.
-func (s *Source) join(system, question Row) (Row, error) {
+// join puts a question behind its group's system prompt. fast leaves text uncounted.
+func (s *Source) join(system, question Row, fast bool) (Row, error) {
 	if s.AsIDs {
 		ids := append(append([]int32{}, system.IDs...), question.IDs...)
 		return Row{IDs: ids, PromptLen: len(ids)}, nil
 	}
 	row := Row{Text: system.Text + "\n\n" + question.Text, PromptLen: -1}
+	if fast {
+		return row, nil
+	}
 	n, exact, err := s.length(row.Text)
 	if exact {
 		row.PromptLen = n

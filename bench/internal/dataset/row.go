@@ -19,7 +19,7 @@ type Row struct {
 	OutputLen int // tokens to ask for
 	At        time.Duration
 	Group     int // of a shared prefix
-	After     int // row whose answer must come first; -1 if there is none
+	After     int // of traces and conversations: row whose answer must come first; -1 if there is none
 	Extra     map[string]json.RawMessage
 }
 

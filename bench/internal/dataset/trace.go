@@ -78,6 +78,31 @@ func (s *Source) Trace(kind TraceKind) ([]Row, error) {
 	return s.traceRows(s.window(entries, kind.unit()), kind)
 }
 
+// Rounds makes a conversation of so many turns of each request of a trace without
+// chats: the same prompt again behind what was answered, marked with its round.
+func Rounds(rows []Row, rounds int) ([]Row, error) {
+	var out []Row
+	for _, row := range rows {
+		t := talk{group: row.Group}
+		for i := range rounds {
+			t.users = append(t.users, fmt.Sprintf("Round %d: %s", i+1, row.Text))
+			t.outputs = append(t.outputs, row.OutputLen)
+		}
+		turns, err := expand([]talk{t})
+		if err != nil {
+			return nil, err
+		}
+		for i := range turns {
+			turns[i].At = row.At
+			if i > 0 {
+				turns[i].After += len(out)
+			}
+		}
+		out = append(out, turns...)
+	}
+	return out, nil
+}
+
 // unit is what timestamps count.
 func (k TraceKind) unit() time.Duration {
 	if k == Mooncake {

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,12 +38,31 @@ func TestChain(t *testing.T) {
 	})
 }
 
+// A third turn holds both answers that were given, not the recorded ones.
+func TestLongChain(t *testing.T) {
+	turn := func(n int) json.RawMessage {
+		said := []string{`{"role":"user","content":"q0"}`}
+		for i := 1; i < n; i++ {
+			said = append(said, `{"role":"assistant","content":"recorded"}`, fmt.Sprintf(`{"role":"user","content":"q%d"}`, i))
+		}
+		return json.RawMessage("[" + strings.Join(said, ",") + "]")
+	}
+	requests := []Request{{Messages: turn(1)}, {Messages: turn(2)}, {Messages: turn(3)}}
+	target := NewTarget(nil, Chat, "", Options{}, requests)
+	target.Follow(1, 0, &record.Record{Text: "a0"})
+	target.Follow(2, 1, &record.Record{Text: "a1"})
+	want := `[{"content":"q0","role":"user"},{"content":"a0","role":"assistant"},{"content":"q1","role":"user"},{"content":"a1","role":"assistant"},{"content":"q2","role":"user"}]`
+	if got := string(requests[2].Messages); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // What depends on a request that failed is still sent, as it was recorded.
 func TestChainAfterFailure(t *testing.T) {
 	requests := []Request{{Messages: json.RawMessage(`[{"role":"assistant","content":"recorded"}]`)}}
 	target := NewTarget(nil, Chat, "", Options{}, requests)
-	target.Follow(0, &record.Record{Kind: record.Timeout, Text: "half"})
-	target.Follow(7, &record.Record{})
+	target.Follow(0, 0, &record.Record{Kind: record.Timeout, Text: "half"})
+	target.Follow(7, 0, &record.Record{})
 	if !strings.Contains(string(requests[0].Messages), "recorded") {
 		t.Errorf("changed to %s", requests[0].Messages)
 	}

@@ -33,8 +33,8 @@ type Config struct {
 
 // Follower is a Backend whose requests can depend on earlier answers.
 type Follower interface {
-	// Follow is called before request index is sent, with the answer to the one it waited for.
-	Follow(index int, answer *record.Record)
+	// Follow is called before request index is sent, with the answer to the earlier one that it waited for.
+	Follow(index, earlier int, answer *record.Record)
 }
 
 // Preparer is a Backend that can encode requests before the run begins, so that
@@ -122,7 +122,7 @@ func (r *run) follow(ctx context.Context, rec *record.Record, records []*record.
 		rec.Intended, rec.Released = before.Done, max(rec.Released, before.Done)
 	}
 	if f, ok := r.backend.(Follower); ok {
-		f.Follow(rec.Index, before)
+		f.Follow(rec.Index, earlier, before)
 	}
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -246,8 +247,12 @@ func (b *Bench) result(load Load, off *offer, records []record.Record) *report.R
 		r.Goodput = &g
 	}
 	r.Notes = [][2]string{{"Prompts", b.prompts()}, {"Load", off.digest()}, {"Connections", b.connections()}}
-	if len(off.requests) < load.NumPrompts {
-		r.Notes = append(r.Notes, [2]string{"Dataset", fmt.Sprintf("has only %d usable requests, %d were asked for", len(off.requests), load.NumPrompts)})
+	talks := len(off.talks())
+	if talks < len(off.requests) {
+		r.Notes = append(r.Notes, [2]string{"Conversations", fmt.Sprintf("%d of %d turns in all; a turn is sent when the one before is answered, and holds its answer", talks, len(off.requests))})
+	}
+	if talks < load.NumPrompts && d.name != "generated-shared-prefix" {
+		r.Notes = append(r.Notes, [2]string{"Dataset", fmt.Sprintf("has only %d usable requests, %d were asked for", talks, load.NumPrompts)})
 	}
 	return r
 }
@@ -271,7 +276,7 @@ func (b *Bench) prompts() string {
 		return form + ", lengths by " + b.tok.Source()
 	case d.tokenizePrompt:
 		return fmt.Sprintf("token ids below %d; no tokenizer in use", d.vocab)
-	case d.name == "random-ids" || d.name == "generated-shared-prefix" || d.name == "mooncake" || d.name == "qwen" || d.name == "bailian" || d.name == "burstgpt":
+	case slices.Contains([]string{"random-ids", "generated-shared-prefix", "mooncake", "qwen", "bailian", "burstgpt"}, d.name) || d.name == "multi-turn" && d.path == "":
 		return "built-in words, one for each token; no tokenizer in use, lengths as the server counts them"
 	}
 	return "text; no tokenizer in use, lengths as the server counts them, those of answers estimated from words"

@@ -82,7 +82,7 @@ type datasetOptions struct {
 	name, path      string
 	random          dataset.RandomShape
 	prefix          dataset.PrefixShape
-	prefixTurns     int
+	turns           int
 	distribution    string
 	routingKey      bool
 	shareGPTOutput  int
@@ -139,11 +139,12 @@ func (o *Options) Define(f *pflag.FlagSet) {
 }
 
 func (d *datasetOptions) define(f *pflag.FlagSet) {
-	f.StringVar(&d.name, "dataset-name", "sharegpt", "random-ids, random, sharegpt, custom, openai, generated-shared-prefix, hellaswag, mmlu, mooncake, qwen (bailian), burstgpt or requests")
-	f.StringVar(&d.path, "dataset-path", "", "file of the dataset; only random-ids and generated-shared-prefix need none")
+	f.StringVar(&d.name, "dataset-name", "sharegpt", "random-ids, random, sharegpt, custom, openai, generated-shared-prefix, multi-turn, hellaswag, mmlu, mooncake, qwen (bailian), burstgpt or requests")
+	f.StringVar(&d.path, "dataset-path", "", "file of the dataset; only random-ids, generated-shared-prefix and multi-turn need none")
 	f.IntVar(&d.random.InputLen, "random-input-len", 1024, "tokens of a random prompt, at most")
 	f.IntVar(&d.random.OutputLen, "random-output-len", 1024, "tokens of its answer, at most")
 	f.Float64Var(&d.random.RangeRatio, "random-range-ratio", 0, "lengths are uniform from this share of the full one (0: from 1; 1: exact)")
+	f.IntVar(&d.turns, "num-turns", 0, "multi-turn: most turns of each conversation; 0: all of the file's, or 3 of the random lengths without a file")
 	f.IntVar(&d.shareGPTOutput, "sharegpt-output-len", 0, "tokens of every answer (default: as the dataset says)")
 	f.IntVar(&d.shareGPTContext, "sharegpt-context-len", 0, "skip conversations longer than this; 0 skips none")
 	f.StringVar(&d.promptSuffix, "prompt-suffix", "", "text behind each prompt")
@@ -156,14 +157,15 @@ func (d *datasetOptions) define(f *pflag.FlagSet) {
 	f.IntVar(&d.prefix.QuestionLen, "gsp-question-len", 128, "tokens behind it")
 	f.IntVar(&d.prefix.OutputLen, "gsp-output-len", 256, "tokens of an answer")
 	f.Float64Var(&d.prefix.RangeRatio, "gsp-range-ratio", 1, "lengths are uniform from this share of the full one")
-	f.IntVar(&d.prefixTurns, "gsp-num-turns", 1, "turns of each prompt; only 1")
+	f.IntVar(&d.prefix.Turns, "gsp-num-turns", 1, "turns of each prompt; with more than 1 it is a conversation, as in multi-turn")
+	f.BoolVar(&d.prefix.Fast, "gsp-fast-prepare", false, "do not count the tokens of prompts")
 	f.BoolVar(&d.prefix.Ordered, "gsp-ordered", false, "do not shuffle the prompts")
 	f.BoolVar(&d.routingKey, "gsp-send-routing-key", false, "send a header that names the group")
 	f.StringVar(&d.distribution, "gsp-group-distribution", "uniform", "uniform or zipf")
 	f.Float64Var(&d.prefix.Zipf, "gsp-zipf-alpha", 0, "exponent of zipf")
 	f.StringVar(&d.workload, "mooncake-workload", "conversation", "name of the trace that --dataset-path holds")
 	f.Float64Var(&d.slowdown, "mooncake-slowdown-factor", 1, "of every trace: stretch the time between requests")
-	f.IntVar(&d.rounds, "mooncake-num-rounds", 1, "rounds of each session; only 1")
+	f.IntVar(&d.rounds, "mooncake-num-rounds", 1, "of mooncake: rounds of each session; with more than 1 it is a conversation, as in multi-turn")
 	f.BoolVar(&d.traceTimes, "use-trace-timestamps", false, "send at the recorded times (a trace without --request-rate does)")
 }
 
@@ -212,6 +214,8 @@ func (o *Options) Check(f *pflag.FlagSet) error {
 	return o.Dataset.check(o.backend.api)
 }
 
+const maxTurns = 10_000 // of a conversation
+
 func (o *Options) bounds() []program.Bound {
 	d := &o.Dataset
 	return []program.Bound{
@@ -230,8 +234,9 @@ func (o *Options) bounds() []program.Bound {
 		{Flag: "gsp-system-prompt-len", Value: d.prefix.SystemLen, Low: 1, Top: program.MaxTokens},
 		{Flag: "gsp-question-len", Value: d.prefix.QuestionLen, Low: 1, Top: program.MaxTokens},
 		{Flag: "gsp-output-len", Value: d.prefix.OutputLen, Low: 1, Top: program.MaxTokens},
-		{Flag: "gsp-num-turns", Value: d.prefixTurns, Low: 1, Top: 1},
-		{Flag: "mooncake-num-rounds", Value: d.rounds, Low: 1, Top: 1},
+		{Flag: "gsp-num-turns", Value: d.prefix.Turns, Low: 1, Top: maxTurns},
+		{Flag: "num-turns", Value: d.turns, Low: 0, Top: maxTurns},
+		{Flag: "mooncake-num-rounds", Value: d.rounds, Low: 1, Top: maxTurns},
 	}
 }
 
@@ -273,15 +278,26 @@ func (o *Options) address() error {
 	return nil
 }
 
+// conversations tells whether requests of the dataset are turns.
+func (d *datasetOptions) conversations() bool {
+	return d.name == "multi-turn" || d.name == "generated-shared-prefix" && d.prefix.Turns > 1 || d.name == "mooncake" && d.rounds > 1
+}
+
+// chained tells whether a row says which one it waits for.
+func (d *datasetOptions) chained() bool {
+	_, err := dataset.ParseTraceKind(d.name)
+	return err == nil || d.conversations()
+}
+
 func (d *datasetOptions) check(api loadgen.API) error {
 	switch d.name {
-	case "random-ids", "random", "sharegpt", "custom", "openai", "generated-shared-prefix", "hellaswag", "mmlu":
+	case "random-ids", "random", "sharegpt", "custom", "openai", "generated-shared-prefix", "multi-turn", "hellaswag", "mmlu":
 		if d.traceTimes {
 			return fmt.Errorf("--use-trace-timestamps: the dataset %s has no times", d.name)
 		}
 	default:
 		if _, err := dataset.ParseTraceKind(d.name); err != nil {
-			return fmt.Errorf("invalid argument %q for \"--dataset-name\" flag: want random-ids, random, sharegpt, custom, openai, generated-shared-prefix, hellaswag, mmlu, mooncake, qwen, bailian, burstgpt or requests", d.name)
+			return fmt.Errorf("invalid argument %q for \"--dataset-name\" flag: want random-ids, random, sharegpt, custom, openai, generated-shared-prefix, multi-turn, hellaswag, mmlu, mooncake, qwen, bailian, burstgpt or requests", d.name)
 		}
 		if !(d.slowdown > 0) || math.IsInf(d.slowdown, 0) {
 			return fmt.Errorf("--mooncake-slowdown-factor is %v: want more than 0", d.slowdown)
@@ -290,8 +306,10 @@ func (d *datasetOptions) check(api loadgen.API) error {
 	switch {
 	case d.tokenizePrompt && api != loadgen.Generate && api != loadgen.Completions:
 		return fmt.Errorf("--tokenize-prompt: this backend takes no token ids; sglang and the completions backends do")
-	case d.name == "openai" && api != loadgen.Chat:
-		return fmt.Errorf("--dataset-name openai holds chats: use a backend whose name ends in -chat")
+	case (d.name == "openai" || d.conversations()) && api != loadgen.Chat:
+		return fmt.Errorf("--dataset-name %s holds chats: use a backend whose name ends in -chat", d.name)
+	case d.rounds > 1 && d.name != "mooncake":
+		return fmt.Errorf("--mooncake-num-rounds goes with --dataset-name mooncake")
 	case d.distribution != "uniform" && d.distribution != "zipf":
 		return fmt.Errorf("--gsp-group-distribution: %q: want uniform or zipf", d.distribution)
 	case (d.distribution == "zipf") != (d.prefix.Zipf != 0):

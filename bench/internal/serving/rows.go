@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -42,13 +43,15 @@ func (b *Bench) offer(load Load) (*offer, error) {
 			return nil, err
 		}
 	}
-	if _, err := dataset.ParseTraceKind(b.o.Dataset.name); err == nil {
+	if b.o.Dataset.chained() {
 		for _, row := range rows {
 			off.after = append(off.after, row.After)
 		}
 	}
 	if off.trace = b.recordedTimes(); off.trace {
-		b.chooseLoRAs(off.requests, src)
+		for i := range off.requests {
+			b.chooseLoRA(off.requests[i:i+1], src)
+		}
 		for _, row := range rows {
 			off.schedule = append(off.schedule, time.Duration(float64(row.At)*b.o.Dataset.slowdown))
 		}
@@ -57,25 +60,46 @@ func (b *Bench) offer(load Load) (*offer, error) {
 	return off, b.arrivals(off, load, src)
 }
 
-// arrivals draws the schedule; each request's adapter is drawn before the gap behind it.
+// arrivals draws when each request or conversation begins, its adapter before the
+// gap behind it. The later turns of a conversation wait for the ones before.
 func (b *Bench) arrivals(off *offer, load Load, src *dataset.Source) error {
-	if math.IsInf(load.Rate, 1) {
-		b.chooseLoRAs(off.requests, src)
-	}
-	var err error
+	talks := off.talks()
 	i := 0
-	off.schedule, err = arrival.Gaps(load.Rate, len(off.requests), func() float64 {
+	next := func() {
+		b.chooseLoRA(talks[i], src)
+		i++
+	}
+	starts, err := arrival.Gaps(load.Rate, len(talks), func() float64 {
+		next()
 		if math.IsInf(load.Rate, 1) {
 			return 0
 		}
-		b.chooseLoRAs(off.requests[i:i+1], src)
-		i++
 		return src.Numpy.Exponential(1)
 	})
-	if err == nil && !math.IsInf(load.Rate, 1) {
-		b.chooseLoRAs(off.requests[i:], src)
+	if err != nil {
+		return err
 	}
-	return err
+	next()
+	for i, talk := range talks {
+		for range talk {
+			off.schedule = append(off.schedule, starts[i])
+		}
+	}
+	return nil
+}
+
+// talks returns the requests of each conversation; a request that is none stands
+// alone.
+func (off *offer) talks() [][]loadgen.Request {
+	var out [][]loadgen.Request
+	begin := 0
+	for i := 1; i <= len(off.requests); i++ {
+		if i == len(off.requests) || off.after == nil || off.after[i] != i-1 {
+			out = append(out, off.requests[begin:i])
+			begin = i
+		}
+	}
+	return out
 }
 
 // recordedTimes tells whether requests go out at the times of a trace.
@@ -108,12 +132,18 @@ func (b *Bench) rows(src *dataset.Source) ([]dataset.Row, error) {
 		return src.MMLU()
 	case "generated-shared-prefix":
 		return src.SharedPrefix(d.prefix)
+	case "multi-turn":
+		return src.Turns(d.random, d.turns)
 	}
 	kind, err := dataset.ParseTraceKind(d.name)
 	if err != nil {
 		return nil, err
 	}
-	return src.Trace(kind)
+	rows, err := src.Trace(kind)
+	if err != nil || d.rounds == 1 {
+		return rows, err
+	}
+	return dataset.Rounds(rows, d.rounds)
 }
 
 func (b *Bench) request(row dataset.Row, key string) (loadgen.Request, error) {
@@ -127,9 +157,9 @@ func (b *Bench) request(row dataset.Row, key string) (loadgen.Request, error) {
 	return req, nil
 }
 
-// chooseLoRAs gives each request an adapter: as the model's name to OpenAI's
-// APIs, as lora_path to sglang's own.
-func (b *Bench) chooseLoRAs(requests []loadgen.Request, src *dataset.Source) {
+// chooseLoRA gives the turns of a conversation one adapter: as the model's name to
+// OpenAI's APIs, as lora_path to sglang's own.
+func (b *Bench) chooseLoRA(requests []loadgen.Request, src *dataset.Source) {
 	if len(b.o.loras.Names) == 0 {
 		return
 	}
@@ -137,12 +167,10 @@ func (b *Bench) chooseLoRAs(requests []loadgen.Request, src *dataset.Source) {
 	if b.o.backend.api == loadgen.Generate {
 		field = "lora_path"
 	}
+	name, _ := json.Marshal(b.loras.Pick(src)) // a string always encodes
 	for i := range requests {
-		name, _ := json.Marshal(b.loras.Pick(src)) // a string always encodes
 		extra := map[string]json.RawMessage{field: name}
-		for key, value := range requests[i].Extra {
-			extra[key] = value
-		}
+		maps.Copy(extra, requests[i].Extra)
 		requests[i].Extra = extra
 	}
 }

@@ -24,6 +24,7 @@ type Config struct {
 	MaxRunning      int // requests of a batch; rows of the table of last tokens
 	MaxExtendTokens int // tokens of a prefill batch
 	MaxSeqLen       int
+	RopeLength      int // for which a dynamic rotary embedding is made; 0: MaxSeqLen. It must not depend on the number of pages
 	Vocab           int // ids below it have a token; at most the model's vocab_size
 }
 
@@ -156,9 +157,9 @@ func (s single) Close() {}
 // cosines and dim/2 sines for each position; those of pairs that don't rotate
 // come last. Angles are products in float32, as the reference implementations
 // take them.
-func ropeTable(r model.Rope, positions, dim int) []float32 {
+func ropeTable(r model.Rope, positions, length, dim int) []float32 {
 	half := dim / 2
-	freq := r.Frequencies(positions)
+	freq := r.Frequencies(length)
 	table := make([]float32, positions*dim)
 	for p := range positions {
 		row := table[p*dim:]

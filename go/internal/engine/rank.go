@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/minisgl/minisgl/go/internal/device"
@@ -50,7 +51,7 @@ func newRank(cfg Config, mc model.Config, ld *loader) (*rank, error) {
 		return nil, a.err
 	}
 	for i, rope := range mc.Ropes {
-		if err := r.dev.Write(r.ropes[i].Addr, ops.Bytes(ropeTable(rope, cfg.MaxSeqLen, mc.HeadDim))); err != nil {
+		if err := r.dev.Write(r.ropes[i].Addr, ops.Bytes(ropeTable(rope, cfg.MaxSeqLen, cmp.Or(cfg.RopeLength, cfg.MaxSeqLen), mc.HeadDim))); err != nil {
 			return nil, fmt.Errorf("engine: writing the rotary table: %w", err)
 		}
 	}
