@@ -28,14 +28,15 @@ var (
 // LLM is a loaded model and the loop that runs it. It is safe for concurrent
 // use.
 type LLM struct {
-	cfg    Config
-	info   Info
-	tok    *tokenizer.Tokenizer
-	model  *loaded
-	eng    *engine.Engine
-	sched  *scheduler.Scheduler
-	nextID atomic.Uint64
-	budget atomic.Int64 // prompt tokens of a batch, see SetMaxExtendTokens
+	cfg     Config
+	info    Info
+	tok     *tokenizer.Tokenizer
+	model   *loaded
+	eng     *engine.Engine
+	longest int // bytes of the longest token
+	sched   *scheduler.Scheduler
+	nextID  atomic.Uint64
+	budget  atomic.Int64 // prompt tokens of a batch, see SetMaxExtendTokens
 
 	commands chan command
 	stopped  chan struct{} // closed when the loop has ended
@@ -64,7 +65,7 @@ func New(ctx context.Context, cfg Config) (*LLM, error) {
 		return nil, err
 	}
 	l := &LLM{
-		cfg: cfg, info: m.info, tok: m.tok, model: m, eng: m.eng,
+		cfg: cfg, info: m.info, tok: m.tok, model: m, eng: m.eng, longest: m.tok.LongestToken(),
 		sched:    newScheduler(cfg, m),
 		commands: make(chan command),
 		stopped:  make(chan struct{}),
@@ -126,11 +127,27 @@ func (l *LLM) EncodeChat(msgs []tokenizer.Message, o tokenizer.TemplateOptions) 
 	if !l.tok.HasChatTemplate() {
 		return nil, core.Invalid("messages", "the model %s has no chat template; send a prompt instead", l.info.Model)
 	}
-	ids, err := l.tok.EncodeChat(msgs, o)
+	text, err := l.tok.RenderChat(msgs, o)
+	if err != nil {
+		return nil, core.Invalid("messages", "%v", err)
+	}
+	if err := l.checkText("messages", text); err != nil {
+		return nil, err
+	}
+	ids, err := l.tok.Encode(text, false) // the template writes special tokens itself
 	if err != nil {
 		return nil, core.Invalid("messages", "%v", err)
 	}
 	return ids, nil
+}
+
+// checkText refuses a text that is too long for any tokens that it may have:
+// encoding it would cost a second and 100 MB for each of its megabytes.
+func (l *LLM) checkText(field, text string) error {
+	if most := l.info.MaxSeqLen * l.longest; len(text) > most {
+		return core.Invalid(field, "has %d bytes, but prompt and output together may have at most %d tokens, which are %d bytes or fewer", len(text), l.info.MaxSeqLen, most)
+	}
+	return nil
 }
 
 // prepare checks a request and turns it into the scheduler's form.
@@ -143,7 +160,10 @@ func (l *LLM) prepare(req Request) (*core.Req, error) {
 	}
 	ids := slices.Clone(req.TokenIDs)
 	if req.TokenIDs == nil {
-		var err error
+		err := l.checkText("prompt", req.Text)
+		if err != nil {
+			return nil, err
+		}
 		if ids, err = l.tok.Encode(req.Text, true); err != nil {
 			return nil, core.Invalid("prompt", "%v", err)
 		}

@@ -278,3 +278,14 @@ func TestSeedZero(t *testing.T) {
 		t.Error("the default seed is not 42")
 	}
 }
+
+// A text that can't fit is refused before it is encoded, by its bytes.
+func TestTextTooLong(t *testing.T) {
+	l := tiny(t, nil)
+	req := greedy(nil, 4)
+	req.TokenIDs, req.Text = nil, strings.Repeat("a", 1<<20)
+	_, err := l.Generate(context.Background(), []llm.Request{req}, nil)
+	if err == nil || !strings.Contains(err.Error(), "1048576 bytes") {
+		t.Errorf("error %v, want one that names the bytes", err)
+	}
+}

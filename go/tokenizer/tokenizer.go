@@ -138,6 +138,16 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
 	return out.String(), nil
 }
 
+// LongestToken returns the bytes of the longest token, as the vocabulary spells
+// it: a text of n times as many bytes has at least n tokens.
+func (t *Tokenizer) LongestToken() int {
+	longest := 1
+	for _, token := range t.tokens {
+		longest = max(longest, len(token.text))
+	}
+	return longest
+}
+
 // VocabSize returns the number of ids including added tokens: the largest id
 // plus one.
 func (t *Tokenizer) VocabSize() int { return len(t.tokens) }
