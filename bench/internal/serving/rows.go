@@ -23,6 +23,7 @@ type offer struct {
 	schedule []time.Duration
 	after    []int // see loadgen.Config
 	trace    bool  // sent at recorded times
+	turns    bool  // requests are the turns of conversations
 }
 
 // offer makes the requests and the schedule of a load. Random numbers are drawn
@@ -36,7 +37,7 @@ func (b *Bench) offer(load Load) (*offer, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("the dataset %s has no usable request in %s", b.o.Dataset.name, b.o.Dataset.path)
 	}
-	off := &offer{requests: make([]loadgen.Request, len(rows))}
+	off := &offer{requests: make([]loadgen.Request, len(rows)), turns: b.o.Dataset.conversations()}
 	key := fmt.Sprintf("%08x_%s", load.Seed, time.Now().Format("20060102150405"))
 	for i, row := range rows {
 		if off.requests[i], err = b.request(row, key); err != nil {
@@ -94,7 +95,7 @@ func (off *offer) talks() [][]loadgen.Request {
 	var out [][]loadgen.Request
 	begin := 0
 	for i := 1; i <= len(off.requests); i++ {
-		if i == len(off.requests) || off.after == nil || off.after[i] != i-1 {
+		if i == len(off.requests) || !off.turns || off.after[i] < 0 {
 			out = append(out, off.requests[begin:i])
 			begin = i
 		}

@@ -218,6 +218,77 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// bodiesOf runs the chat backend on an otherwise idle server and returns the
+// conversations it sent, as "role: content" a line each.
+func bodiesOf(t *testing.T, cfg mockserver.Config, args ...string) (talks []string, stdout string) {
+	t.Helper()
+	mock, url := serve(t, cfg)
+	code, stdout, stderr := output(t.Context(), append([]string{"--backend", "sglang-oai-chat", "--base-url", url, "--warmup-requests", "0"}, args...)...)
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	for _, body := range mock.Bodies() {
+		var got struct {
+			Messages []struct{ Role, Content string } `json:"messages"`
+		}
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err)
+		}
+		var talk []string
+		for _, m := range got.Messages {
+			talk = append(talk, m.Role+": "+m.Content)
+		}
+		talks = append(talks, strings.Join(talk, "\n"))
+	}
+	return talks, stdout
+}
+
+// A turn waits for the answer before it, and holds what was answered.
+func TestMultiTurn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "talks.json")
+	text := `[{"conversations":[{"from":"human","value":"q1"},{"from":"gpt","value":"r1 r1"},{"from":"human","value":"q2"},{"from":"gpt","value":"r2"},{"from":"human","value":"q3"},{"from":"gpt","value":"r3 r3 r3"}]}]`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	talks, stdout := bodiesOf(t, mockserver.Config{PromptTokens: 7}, "--dataset-name", "multi-turn", "--dataset-path", path, "--num-prompts", "1")
+	want := []string{"user: q1", "user: q1\nassistant:  t0 t1\nuser: q2", "user: q1\nassistant:  t0 t1\nuser: q2\nassistant:  t0\nuser: q3"}
+	if diff := cmp.Diff(want, talks); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// A16: the prompt tokens of all turns are those that the server counted.
+	wantLines(t, stdout, `^Successful requests:                     3         $`, `^Total input tokens:                      21        $`, `^Total generated tokens:                  6         $`,
+		`Conversations +│ 1 of 3 turns in all`)
+
+	for _, args := range [][]string{
+		{"--dataset-name", "multi-turn", "--num-prompts", "5", "--num-turns", "2", "--random-input-len", "4", "--random-output-len", "2"},
+		{"--dataset-name", "generated-shared-prefix", "--gsp-num-groups", "1", "--gsp-prompts-per-group", "5", "--gsp-num-turns", "2", "--gsp-system-prompt-len", "6", "--gsp-question-len", "3", "--gsp-output-len", "2"},
+	} {
+		talks, stdout = bodiesOf(t, mockserver.Config{}, args...)
+		second := 0
+		for _, talk := range talks {
+			if strings.Contains(talk, "assistant:  t0") {
+				second++
+			}
+		}
+		if len(talks) != 10 || second != 5 {
+			t.Errorf("%s: %d requests, %d of them second turns with an answer; want 10 and 5", args[1], len(talks), second)
+		}
+		wantLines(t, stdout, `Conversations +│ 5 of 10 turns in all`)
+	}
+}
+
+// Rounds of a session wait for each other too (B15), with the prompt of the recorded length.
+func TestMooncakeRounds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.WriteFile(path, []byte(`{"timestamp":0,"input_length":3,"output_length":2,"hash_ids":[1]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	talks, _ := bodiesOf(t, mockserver.Config{}, "--dataset-name", "mooncake", "--dataset-path", path, "--mooncake-num-rounds", "2")
+	if len(talks) != 2 || !strings.HasPrefix(talks[0], "user: Round 1: t") || !strings.HasPrefix(talks[1], talks[0]+"\nassistant:  t0 t1\nuser: Round 2: t") {
+		t.Errorf("%q", talks)
+	}
+}
+
 func TestVLLMTable(t *testing.T) {
 	_, url := serve(t, mockserver.Config{FailEvery: 2})
 	code, stdout, _ := output(t.Context(), "--backend", "vllm", "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "4", "--random-output-len", "2", "--warmup-requests", "0", "--vllm-table", "--max-error-rate", "0.25")
@@ -257,7 +328,7 @@ func TestInterrupt(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	for _, args := range []string{
 		"--backend gserver", "--num-prompts 0", "--request-rate 0", "--request-rate x", "--dataset-name mmmu", "--goodput ttft", "--goodput", "--header x", "--extra-request-body [1]",
-		"--random-range-ratio 1.5", "--random-range-ratio nan", "--port 70000", "--seed -1", "--seed 4294967296", "--gsp-num-turns 2", "--lora-request-distribution often",
+		"--random-range-ratio 1.5", "--random-range-ratio nan", "--port 70000", "--seed -1", "--seed 4294967296", "--dataset-name generated-shared-prefix --gsp-num-turns 2", "--dataset-name multi-turn", "--backend vllm-chat --dataset-name random-ids --mooncake-num-rounds 2", "--backend vllm-chat --dataset-name multi-turn --num-turns -1", "--lora-request-distribution often",
 		"--backend vllm-chat --tokenize-prompt", "--dataset-name openai", "--dataset-name random-ids --use-trace-timestamps", "--gsp-group-distribution zipf",
 		"--dataset-name mooncake --mooncake-slowdown-factor 0", "--base-url ftp://x", "--temperature -1", "--max-error-rate 2", "positional",
 	} {
