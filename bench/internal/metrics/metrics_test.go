@@ -86,6 +86,23 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
+func TestTimeline(t *testing.T) {
+	failed := request(1000, 2500, 1, 1100)
+	failed.Kind = record.Timeout
+	records := []record.Record{request(500, 1700, 1, 600, 1500, 1700), request(1500, 1600, 1, 1600), failed}
+	got, width := Timeline(records, 60)
+	if diff := cmp.Diff([]Slice{{1, 2}, {3, 3}, {0, 1}}, got); diff != "" || width != time.Second {
+		t.Errorf("slices of %v (-want +got):\n%s", width, diff)
+	}
+	got, width = Timeline(records, 2)
+	if diff := cmp.Diff([]Slice{{4, 3}, {0, 1}}, got); diff != "" || width != 2*time.Second {
+		t.Errorf("slices of %v (-want +got):\n%s", width, diff)
+	}
+	if got, _ := Timeline(nil, 60); got != nil {
+		t.Errorf("of nothing: %v", got)
+	}
+}
+
 func TestPeakConcurrencyEndsBeforeStarts(t *testing.T) {
 	chain := []record.Record{request(0, 100, 1), request(100, 200, 1), request(200, 300, 1)}
 	if got := Summarize(chain).PeakConcurrency; got != 1 {

@@ -213,22 +213,10 @@ func peakTokens(records []record.Record, begin time.Duration) int {
 	return peak
 }
 
-// peakConcurrency returns the most requests in flight at one time. Where one
-// ends as another starts, the two were not in flight together.
+// peakConcurrency returns the most requests in flight at one time.
 func peakConcurrency(records []record.Record) int {
-	type change struct {
-		at    time.Duration
-		delta int
-	}
-	changes := make([]change, 0, 2*len(records))
-	for i := range records {
-		changes = append(changes, change{records[i].Start, 1}, change{records[i].Done, -1})
-	}
-	slices.SortFunc(changes, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta))
-	})
 	now, peak := 0, 0
-	for _, c := range changes {
+	for _, c := range inFlight(records) {
 		now += c.delta
 		peak = max(peak, now)
 	}

@@ -116,6 +116,19 @@ func (r *Record) End() time.Duration {
 	return r.Done
 }
 
+// String tells how the request went, in one line.
+func (r *Record) String() string {
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	if !r.OK() {
+		return fmt.Sprintf("request %d: %s after %.2f ms: %s", r.Index, r.FailureLabel(), ms(r.Done-r.Start), r.Err)
+	}
+	first := ""
+	if len(r.Tokens) > 0 && !r.WholeAnswer {
+		first = fmt.Sprintf("TTFT %.2f ms, ", ms(r.Tokens[0]-r.Start))
+	}
+	return fmt.Sprintf("request %d: sent at %.2f ms, %sE2E %.2f ms, %d tokens", r.Index, ms(r.Start), first, ms(r.End()-r.Start), len(r.Tokens))
+}
+
 // FailureLabel names the failure in a table; HTTP failures differ by status.
 func (r *Record) FailureLabel() string {
 	if r.Kind == HTTPStatus {

@@ -170,7 +170,12 @@ func (b *Bench) Measure(ctx context.Context, load Load) (*Run, error) {
 		return nil, err
 	}
 	step, stop := program.Progress(b.stderr, len(off.requests), "Requests", b.o.Quiet)
-	cfg := loadgen.Config{Schedule: off.schedule, MaxConcurrency: load.MaxConcurrency, After: off.after, OnDone: func(*record.Record) { step() }}
+	cfg := loadgen.Config{Schedule: off.schedule, MaxConcurrency: load.MaxConcurrency, After: off.after, OnDone: func(r *record.Record) {
+		step()
+		if b.o.PrintRequests {
+			fmt.Fprintln(b.stderr, r)
+		}
+	}}
 	records := loadgen.Run(ctx, b.target.WithRequests(off.requests), cfg)
 	stop()
 	interrupted := ctx.Err() != nil

@@ -48,6 +48,7 @@ type sink struct {
 	file    string
 	details bool
 	vllm    bool
+	plot    bool
 }
 
 func newCommand() *cobra.Command {
@@ -71,6 +72,7 @@ func newCommand() *cobra.Command {
 	f.StringVar(&out.file, "output-file", "", "append the result to this file as a line of JSON (default: BACKEND_MMDD_N_....jsonl; - for none)")
 	f.BoolVar(&out.details, "output-details", false, "add times, lengths, text and error of each request to it")
 	f.BoolVar(&out.vllm, "vllm-table", false, "print the table in the layout of vLLM's benchmark")
+	f.BoolVar(&out.plot, "plot-throughput", false, "draw tokens and requests in flight over time in the terminal")
 	return cmd
 }
 
@@ -121,6 +123,11 @@ func (out *sink) write(stdout, file io.Writer, run *Run) error {
 	}
 	if err := report.WriteNotes(stdout, run.Result); err != nil {
 		return err
+	}
+	if out.plot {
+		if err := report.WriteTimeline(stdout, run.Records); err != nil {
+			return err
+		}
 	}
 	var records []record.Record
 	if out.details {

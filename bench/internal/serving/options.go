@@ -36,6 +36,7 @@ type Options struct {
 	extraText   string
 	headers     []string
 	loras       lora.Adapters
+	logprobs    logprobOptions
 
 	Dataset datasetOptions
 	profile profileOptions
@@ -49,7 +50,7 @@ type Options struct {
 	Timeout, IdleTimeout time.Duration
 	NewConnections       bool
 	NoRetokenize         bool
-	Quiet                bool
+	Quiet, PrintRequests bool
 	Tag                  string
 
 	backend backend
@@ -122,6 +123,8 @@ func (o *Options) Define(f *pflag.FlagSet) {
 	f.StringVar(&o.extraText, "extra-request-body", "", "JSON object to add to each request")
 	f.StringArrayVar(&o.headers, "header", nil, "header of each request, KEY=VALUE; several may follow")
 	o.loras.Define(f)
+	o.logprobs.define(f)
+	f.BoolVar(&o.PrintRequests, "print-requests", false, "print a line for each request as it ends")
 	f.BoolVar(&o.Flush, "flush-cache", false, "empty the server's prefix cache before the measurement")
 	f.Float64Var(&o.FlushTimeout, "flush-cache-timeout", 60, "seconds that emptying may take")
 	f.BoolVar(&o.CacheReport, "cache-report", false, "add the prefix cache's hits to the table")
@@ -180,7 +183,7 @@ func (p *profileOptions) define(f *pflag.FlagSet) {
 }
 
 // Lists are the flags that take several values in a row.
-var Lists = []string{"header", "goodput", lora.Flag, "profile-activities"}
+var Lists = []string{"header", "goodput", lora.Flag, "profile-activities", "token-ids-logprob"}
 
 // Check completes the options, or names the flag that cannot be used.
 func (o *Options) Check(f *pflag.FlagSet) error {
@@ -235,6 +238,8 @@ func (o *Options) bounds() []program.Bound {
 		{Flag: "gsp-question-len", Value: d.prefix.QuestionLen, Low: 1, Top: program.MaxTokens},
 		{Flag: "gsp-output-len", Value: d.prefix.OutputLen, Low: 1, Top: program.MaxTokens},
 		{Flag: "gsp-num-turns", Value: d.prefix.Turns, Low: 1, Top: maxTurns},
+		{Flag: "top-logprobs-num", Value: o.logprobs.top, Low: 0, Top: 1000},
+		{Flag: "logprob-start-len", Value: o.logprobs.start, Low: -1, Top: program.MaxTokens},
 		{Flag: "num-turns", Value: d.turns, Low: 0, Top: maxTurns},
 		{Flag: "mooncake-num-rounds", Value: d.rounds, Low: 1, Top: maxTurns},
 	}
@@ -242,10 +247,15 @@ func (o *Options) bounds() []program.Bound {
 
 // parse reads the flags that are more than a number.
 func (o *Options) parse() error {
+	o.extra = nil
 	if o.extraText != "" {
 		if err := json.Unmarshal([]byte(o.extraText), &o.extra); err != nil {
 			return fmt.Errorf("--extra-request-body: want a JSON object: %w", err)
 		}
+	}
+	var err error
+	if o.extra, err = o.logprobs.addTo(o.extra, o.backend.api); err != nil {
+		return err
 	}
 	o.header = map[string]string{}
 	for _, text := range o.headers {

@@ -243,6 +243,35 @@ func bodiesOf(t *testing.T, cfg mockserver.Config, args ...string) (talks []stri
 	return talks, stdout
 }
 
+// What a request says of log probabilities, in each API's words; the user's own fields win.
+func TestLogprobs(t *testing.T) {
+	for name, want := range map[string]string{
+		"sglang":     `"logprob_start_len":3,"return_logprob":true,"return_routed_experts":true,`,
+		"sglang-oai": `"logprobs":2,`, "sglang-oai-chat": `"logprobs":true,`,
+	} {
+		mock, url := serve(t, mockserver.Config{})
+		code, _, stderr := output(t.Context(), "--backend", name, "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "1", "--random-output-len", "2", "--warmup-requests", "0",
+			"--return-logprob", "--top-logprobs-num", "2", "--logprob-start-len", "3", "--token-ids-logprob", "5", "7", "--return-routed-experts", "--extra-request-body", `{"top_logprobs_num":9}`)
+		if code != program.ExitOK {
+			t.Fatal(stderr)
+		}
+		body := mock.Bodies()[0]
+		if !strings.Contains(body, want) || !strings.Contains(body, `"top_logprobs_num":9`) || name == "sglang" && !strings.Contains(body, `"token_ids_logprob":[5,7]`) {
+			t.Errorf("%s: %s, want %s", name, body, want)
+		}
+	}
+}
+
+func TestPrintsAndPlots(t *testing.T) {
+	_, url := serve(t, mockserver.Config{FailEvery: 3})
+	code, stdout, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "3", "--random-output-len", "4", "--random-range-ratio", "1", "--warmup-requests", "0", "--print-requests", "--plot-throughput")
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	wantLines(t, stderr, `^request \d: sent at \d+\.\d\d ms, TTFT \d+\.\d\d ms, E2E \d+\.\d\d ms, 4 tokens$`, `^request \d: http 500 after .*planned failure`)
+	wantLines(t, stdout, `^Time \(s\)  Output tokens per second`, `^       0  #{25}       8\.0  #{25} \d$`)
+}
+
 // A turn waits for the answer before it, and holds what was answered.
 func TestMultiTurn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "talks.json")
@@ -330,7 +359,7 @@ func TestUsageErrors(t *testing.T) {
 		"--backend gserver", "--num-prompts 0", "--request-rate 0", "--request-rate x", "--dataset-name mmmu", "--goodput ttft", "--goodput", "--header x", "--extra-request-body [1]",
 		"--random-range-ratio 1.5", "--random-range-ratio nan", "--port 70000", "--seed -1", "--seed 4294967296", "--dataset-name generated-shared-prefix --gsp-num-turns 2", "--dataset-name multi-turn", "--backend vllm-chat --dataset-name random-ids --mooncake-num-rounds 2", "--backend vllm-chat --dataset-name multi-turn --num-turns -1", "--lora-request-distribution often",
 		"--backend vllm-chat --tokenize-prompt", "--dataset-name openai", "--dataset-name random-ids --use-trace-timestamps", "--gsp-group-distribution zipf",
-		"--dataset-name mooncake --mooncake-slowdown-factor 0", "--base-url ftp://x", "--temperature -1", "--max-error-rate 2", "positional",
+		"--dataset-name mooncake --mooncake-slowdown-factor 0", "--base-url ftp://x", "--temperature -1", "--top-logprobs-num -1", "--max-error-rate 2", "positional",
 	} {
 		code, stdout, stderr := output(t.Context(), strings.Fields(args)...)
 		if code != program.ExitUsage || stdout != "" || !strings.Contains(stderr, "--help") {
