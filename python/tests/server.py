@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from http.client import HTTPResponse
 from typing import Any
@@ -23,10 +24,10 @@ def free_port() -> int:
 class Server:
     """``python -m minisgl`` on a free port."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, *flags: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        args = ["--model", model, "--dtype", "float32", "--port", str(self.port)]
+        args = ["--model", model, "--dtype", "float32", "--port", str(self.port), *flags]
         self.process = subprocess.Popen([sys.executable, "-m", "minisgl", *args])
 
     def open(self, path: str, body: dict[str, Any] | None = None) -> HTTPResponse:
@@ -46,6 +47,17 @@ class Server:
             except OSError:
                 time.sleep(0.05)
         raise AssertionError(f"the server isn't ready; its exit code is {self.process.poll()}")
+
+    def health(self) -> int:
+        """Returns the status of /health; 0 if nobody answers."""
+        try:
+            with urllib.request.urlopen(self.url + "/health", timeout=10) as response:
+                status: int = response.status
+                return status
+        except urllib.error.HTTPError as refusal:
+            return refusal.code
+        except OSError:
+            return 0
 
     def chat(self, **options: Any) -> HTTPResponse:
         """Asks for an answer to "hi"."""

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -50,3 +51,19 @@ def test_the_program_has_the_other_commands_too() -> None:
     assert done.returncode == 0
     assert "serve" in done.stdout
     assert "generate" in done.stdout
+
+
+def test_a_second_signal_ends_at_once(tiny: str) -> None:
+    server = Server(tiny, "--device", "ref")  # slow enough for answers to be in their middle
+    try:
+        server.wait_until_ready()
+        with server.chat(max_tokens=400, n=16, ignore_eos=True, stream=True) as response:
+            assert response.readline().startswith(b"data: {")
+            server.process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + 30
+            while server.health() != 503 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(timeout=30) == 128 + signal.SIGTERM
+    finally:
+        server.kill()
