@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minisgl/minisgl/bench/internal/engine"
 	"github.com/minisgl/minisgl/bench/internal/metrics"
@@ -26,16 +27,14 @@ type intrusion struct {
 
 func mixedCommand() *cobra.Command {
 	c := intrusion{}
-	cmd := &cobra.Command{
-		Use:     "mixed",
-		Short:   "Running streams while long prompts arrive, with prompts alone and mixed into decode batches",
-		Example: "  go run ./bench/ablation mixed\n  go run ./bench/ablation mixed --chunks 0,32,128 --prompt 1024",
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.compare(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	f := cmd.Flags()
+	return program.Spec{
+		Name: "mixed", Short: "Running streams while long prompts arrive, with prompts alone and mixed into decode batches",
+		Examples: "  go run ./bench/ablation mixed\n  go run ./bench/ablation mixed --chunks 0,32,128 --prompt 1024",
+		Define:   c.define, Check: c.check, Run: c.compare,
+	}.Command()
+}
+
+func (c *intrusion) define(f *pflag.FlagSet) {
 	f.StringVar(&c.model, "model", "smollm2-135m", "the model: a name, a directory or a .gguf file")
 	f.IntVar(&c.streams, "streams", 4, "streams that run")
 	f.IntVar(&c.output, "output", 128, "tokens of each stream")
@@ -43,13 +42,16 @@ func mixedCommand() *cobra.Command {
 	f.IntVar(&c.promptLen, "prompt", 512, "tokens of each long prompt")
 	f.IntSliceVar(&c.chunks, "chunks", []int{0, 32, 128}, "values of --mixed-prefill-tokens; 0: prompts run alone")
 	f.Uint64Var(&c.seed, "seed", 42, "of the random tokens")
-	return cmd
+}
+
+func (c *intrusion) check(*pflag.FlagSet) error {
+	if c.streams < 1 || c.output < 2 || c.prompts < 1 || c.promptLen < 1 || len(c.chunks) == 0 {
+		return errors.New("--streams, --prompts, --prompt and --chunks must not be empty or below 1, --output not below 2")
+	}
+	return nil
 }
 
 func (c *intrusion) compare(ctx context.Context, stdout, stderr io.Writer) error {
-	if c.streams < 1 || c.output < 2 || c.prompts < 1 || c.promptLen < 1 || len(c.chunks) == 0 {
-		return program.Usage(errors.New("--streams, --prompts, --prompt and --chunks must not be empty or below 1, --output not below 2"))
-	}
 	t := newTable(stdout)
 	t.Header("mixed tokens", "ITL median (ms)", "P99 (ms)", "max (ms)", "TTFT of long prompts, median (ms)", "all (s)")
 	for _, chunk := range c.chunks {

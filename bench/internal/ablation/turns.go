@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minisgl/minisgl/bench/internal/engine"
 	"github.com/minisgl/minisgl/bench/internal/metrics"
@@ -27,24 +28,28 @@ type conversation struct {
 
 func turnsCommand() *cobra.Command {
 	c := conversation{}
-	cmd := &cobra.Command{
-		Use:     "turns",
-		Short:   "Conversations of several turns with the radix and the naive prefix cache",
-		Long:    "Each user sends a turn, waits for the answer, and sends the next turn behind all that was said before.\nWith the radix cache only the new part is computed; the naive cache computes everything again.",
-		Example: "  go run ./bench/ablation turns\n  go run ./bench/ablation turns --users 4 --turns 8 --input 128",
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.compare(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	f := cmd.Flags()
+	return program.Spec{
+		Name: "turns", Short: "Conversations of several turns with the radix and the naive prefix cache",
+		Long:     "Each user sends a turn, waits for the answer, and sends the next turn behind all that was said before.\nWith the radix cache only the new part is computed; the naive cache computes everything again.",
+		Examples: "  go run ./bench/ablation turns\n  go run ./bench/ablation turns --users 4 --turns 8 --input 128",
+		Define:   c.define, Check: c.check, Run: c.compare,
+	}.Command()
+}
+
+func (c *conversation) define(f *pflag.FlagSet) {
 	f.StringVar(&c.model, "model", "smollm2-135m", "the model: a name, a directory or a .gguf file")
 	f.IntVar(&c.users, "users", 20, "users, all at once")
 	f.IntVar(&c.turns, "turns", 5, "turns of each")
 	f.IntVar(&c.input, "input", 64, "new tokens of a turn")
 	f.IntVar(&c.output, "output", 16, "tokens of an answer")
 	f.Uint64Var(&c.seed, "seed", 42, "of the random tokens")
-	return cmd
+}
+
+func (c *conversation) check(*pflag.FlagSet) error {
+	if c.users < 1 || c.turns < 2 || c.input < 1 || c.output < 1 {
+		return errors.New("--users, --input and --output must be at least 1, --turns at least 2")
+	}
+	return nil
 }
 
 // outcome is what one cache gave.
@@ -55,9 +60,6 @@ type outcome struct {
 }
 
 func (c *conversation) compare(ctx context.Context, stdout, stderr io.Writer) error {
-	if c.users < 1 || c.turns < 2 || c.input < 1 || c.output < 1 {
-		return program.Usage(errors.New("--users, --input and --output must be at least 1, --turns at least 2"))
-	}
 	var all []outcome
 	for _, cache := range []string{"naive", "radix"} {
 		fmt.Fprintf(stderr, "%d users, %d turns, cache %s ...\n", c.users, c.turns, cache)

@@ -24,8 +24,8 @@ const (
 
 var errAllFailed = errors.New("no request succeeded")
 
-// benchmark does one run for each rate and prints the results.
-func benchmark(ctx context.Context, o *options, stdout, stderr io.Writer) (err error) {
+// run does one run for each rate and prints the results.
+func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	rates := o.rates
 	if len(rates) == 0 {
 		rates = program.Rates{o.rate}
@@ -35,11 +35,10 @@ func benchmark(ctx context.Context, o *options, stdout, stderr io.Writer) (err e
 			return program.Usage(fmt.Errorf("--rate: %w", err))
 		}
 	}
-	out, err := program.OpenOutput("output-file", o.outputFile)
-	if err != nil {
+	if err := o.output.Open(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
+	defer func() { err = errors.Join(err, o.output.Close()) }()
 	m, err := connect(ctx, o, stderr)
 	if err != nil {
 		return err
@@ -52,7 +51,7 @@ func benchmark(ctx context.Context, o *options, stdout, stderr io.Writer) (err e
 		if err != nil {
 			return err
 		}
-		if err := write(result, records, o, stdout, out); err != nil {
+		if err := o.output.Write(stdout, result, records); err != nil {
 			return err
 		}
 		switch {
@@ -197,17 +196,4 @@ func (m *meter) warmUp(ctx context.Context, seed uint64) error {
 		fmt.Fprintf(m.messages, "Warm-up: %d request(s) failed: %s: %s\n", f.Count, f.Label, f.First)
 	}
 	return nil
-}
-
-func write(result *report.Result, records []record.Record, o *options, stdout, out io.Writer) error {
-	if err := report.WriteTable(stdout, result); err != nil {
-		return err
-	}
-	if err := report.WriteNotes(stdout, result); err != nil {
-		return err
-	}
-	if !o.outputDetails {
-		records = nil
-	}
-	return report.WriteJSON(out, result, records)
 }

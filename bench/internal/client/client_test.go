@@ -7,52 +7,28 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func serve(t *testing.T, cfg mockserver.Config) (*mockserver.Server, string) {
-	t.Helper()
-	mock := mockserver.New(cfg)
-	server := httptest.NewServer(mock)
-	t.Cleanup(server.Close)
-	return mock, server.URL
-}
-
-// output runs the program.
-func output(ctx context.Context, args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = program.Run(ctx, Program, args, &out, &err)
-	return code, out.String(), err.String()
-}
-
-func wantLines(t *testing.T, got string, want ...string) {
-	t.Helper()
-	for _, line := range want {
-		if !regexp.MustCompile(`(?m)` + line).MatchString(got) {
-			t.Errorf("no line matches %q in:\n%s", line, got)
-		}
-	}
-}
-
 func TestRun(t *testing.T) {
-	mock, url := serve(t, mockserver.Config{Model: "the-model", PromptTokens: 40, RoleChunk: true})
+	mock, url := benchtest.Serve(t, mockserver.Config{Model: "the-model", PromptTokens: 40, RoleChunk: true})
 	file := filepath.Join(t.TempDir(), "out.jsonl")
 	for range 2 { // the file is appended to
-		code, stdout, stderr := output(t.Context(), "--rate", "400", "--num-requests=12", "--max-tokens=9", "--url="+url+"/v1", "--output-file", file)
+		code, stdout, stderr := benchtest.Output(t.Context(), Program, "--rate", "400", "--num-requests=12", "--max-tokens=9", "--url="+url+"/v1", "--output-file", file)
 		if code != program.ExitOK {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
-		wantLines(t, stdout,
+		benchtest.WantLines(t, stdout,
 			`^Backend:                                 sglang-oai-chat$`,
 			`^Traffic request rate:                    400\.0     $`,
 			`^Successful requests:                     12        $`,
@@ -85,9 +61,9 @@ func TestRun(t *testing.T) {
 }
 
 func TestOutputDetails(t *testing.T) {
-	_, url := serve(t, mockserver.Config{FailEvery: 2})
+	_, url := benchtest.Serve(t, mockserver.Config{FailEvery: 2})
 	file := filepath.Join(t.TempDir(), "out.jsonl")
-	code, _, stderr := output(t.Context(), "--url", url, "--num-requests", "4", "--max-tokens", "3", "--warmup-requests", "0", "--output-file", file, "--output-details")
+	code, _, stderr := benchtest.Output(t.Context(), Program, "--url", url, "--num-requests", "4", "--max-tokens", "3", "--warmup-requests", "0", "--output-file", file, "--output-details")
 	if code != program.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -111,43 +87,43 @@ func TestOutputDetails(t *testing.T) {
 }
 
 func TestSomeAndAllFailed(t *testing.T) {
-	_, some := serve(t, mockserver.Config{FailEvery: 3})
-	code, stdout, _ := output(t.Context(), "--url", some, "--num-requests", "9", "--max-tokens", "2", "--warmup-requests", "0")
+	_, some := benchtest.Serve(t, mockserver.Config{FailEvery: 3})
+	code, stdout, _ := benchtest.Output(t.Context(), Program, "--url", some, "--num-requests", "9", "--max-tokens", "2", "--warmup-requests", "0")
 	if code != program.ExitOK {
 		t.Errorf("exit code %d when some succeeded", code)
 	}
-	wantLines(t, stdout, `^Successful requests:                     6         $`, `9 / 3`, `Failed: http 500 +│ 3, first: 500 Internal Server`)
+	benchtest.WantLines(t, stdout, `^Successful requests:                     6         $`, `9 / 3`, `Failed: http 500 +│ 3, first: 500 Internal Server`)
 
-	_, all := serve(t, mockserver.Config{FailEvery: 1})
-	code, stdout, stderr := output(t.Context(), "--url", all, "--num-requests", "5", "--max-tokens", "2")
+	_, all := benchtest.Serve(t, mockserver.Config{FailEvery: 1})
+	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--url", all, "--num-requests", "5", "--max-tokens", "2")
 	if code != program.ExitFailed {
 		t.Errorf("exit code %d when all failed", code)
 	}
-	wantLines(t, stdout, `^Successful requests:                     0         $`, `^P99 TTFT \(ms\): +n/a +$`, `5 / 5`)
-	wantLines(t, stderr, `Warm-up: 1 request\(s\) failed: http 500`, `no request succeeded`)
+	benchtest.WantLines(t, stdout, `^Successful requests:                     0         $`, `^P99 TTFT \(ms\): +n/a +$`, `5 / 5`)
+	benchtest.WantLines(t, stderr, `Warm-up: 1 request\(s\) failed: http 500`, `no request succeeded`)
 }
 
 func TestNoServer(t *testing.T) {
-	_, url := serve(t, mockserver.Config{})
+	_, url := benchtest.Serve(t, mockserver.Config{})
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	code, stdout, stderr := output(t.Context(), "--url", gone.URL, "--ready-timeout", "1s")
+	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--url", gone.URL, "--ready-timeout", "1s")
 	if code != program.ExitFailed || stdout != "" {
 		t.Errorf("exit code %d, output %q", code, stdout)
 	}
-	wantLines(t, stderr, `Waiting up to 1s for the server`, `did not get ready within 1s`)
-	code, stdout, _ = output(t.Context(), "--url", gone.URL, "--ready-timeout", "0", "--model", "m", "--num-requests", "3")
+	benchtest.WantLines(t, stderr, `Waiting up to 1s for the server`, `did not get ready within 1s`)
+	code, stdout, _ = benchtest.Output(t.Context(), Program, "--url", gone.URL, "--ready-timeout", "0", "--model", "m", "--num-requests", "3")
 	if code != program.ExitFailed {
 		t.Errorf("exit code %d", code)
 	}
-	wantLines(t, stdout, `Failed: connect +│ 3, first:`)
-	if code, _, _ = output(t.Context(), "--url", url, "--ready-timeout", "0", "--num-requests", "1", "--max-tokens", "1"); code != program.ExitOK {
+	benchtest.WantLines(t, stdout, `Failed: connect +│ 3, first:`)
+	if code, _, _ = benchtest.Output(t.Context(), Program, "--url", url, "--ready-timeout", "0", "--num-requests", "1", "--max-tokens", "1"); code != program.ExitOK {
 		t.Errorf("exit code %d when the model is asked for without waiting", code)
 	}
 }
 
 func TestInterrupt(t *testing.T) {
-	mock, url := serve(t, mockserver.Config{StallAfter: 2})
+	mock, url := benchtest.Serve(t, mockserver.Config{StallAfter: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
@@ -156,11 +132,11 @@ func TestInterrupt(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	code, stdout, stderr := output(ctx, "--url", url, "--warmup-requests", "0", "--num-requests", "50", "--rate", "20")
+	code, stdout, stderr := benchtest.Output(ctx, Program, "--url", url, "--warmup-requests", "0", "--num-requests", "50", "--rate", "20")
 	if code != program.ExitInterrupted {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	wantLines(t, stdout, `Partial result +│ interrupted: \d+ of 50 requests`, `Failed: cancelled`)
+	benchtest.WantLines(t, stdout, `Partial result +│ interrupted: \d+ of 50 requests`, `Failed: cancelled`)
 }
 
 func TestUsageErrors(t *testing.T) {
@@ -189,7 +165,7 @@ func TestUsageErrors(t *testing.T) {
 		{"8", `"8"`},
 	}
 	for _, tt := range tests {
-		code, stdout, stderr := output(t.Context(), strings.Fields(tt.args)...)
+		code, stdout, stderr := benchtest.Output(t.Context(), Program, strings.Fields(tt.args)...)
 		if code != program.ExitUsage || stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "--help") {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 2 and a message with %s", tt.args, code, stdout, stderr, tt.want)
 		}
@@ -197,21 +173,21 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	code, stdout, _ := output(t.Context(), "--help")
+	code, stdout, _ := benchtest.Output(t.Context(), Program, "--help")
 	if code != program.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
-	wantLines(t, stdout, `go run ./bench/client --rate 8$`, `--rate rate +requests per second; inf sends all at once \(default inf\)`, `--num-requests int .*\(default 64\)`)
+	benchtest.WantLines(t, stdout, `go run ./bench/client --rate 8$`, `--rate rate +requests per second; inf sends all at once \(default inf\)`, `--num-requests int .*\(default 64\)`)
 }
 
 func TestRates(t *testing.T) {
-	mock, url := serve(t, mockserver.Config{})
+	mock, url := benchtest.Serve(t, mockserver.Config{})
 	plot := filepath.Join(t.TempDir(), "curve.svg")
-	code, stdout, stderr := output(t.Context(), "--url", url, "--rates", "100,200", "--num-requests", "4", "--max-tokens", "2", "--plot", plot)
+	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--url", url, "--rates", "100,200", "--num-requests", "4", "--max-tokens", "2", "--plot", plot)
 	if code != program.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	wantLines(t, stdout, `^Traffic request rate:                    100\.0     $`, `^Traffic request rate:                    200\.0     $`, `request rate \(req/s\)`, `(knee is|No knee)`)
+	benchtest.WantLines(t, stdout, `^Traffic request rate:                    100\.0     $`, `^Traffic request rate:                    200\.0     $`, `request rate \(req/s\)`, `(knee is|No knee)`)
 	data, err := os.ReadFile(plot)
 	if err != nil || !bytes.Contains(data, []byte("<svg")) {
 		t.Errorf("plot: %v", err)
@@ -224,7 +200,7 @@ func TestRates(t *testing.T) {
 		seen[body] = true
 	}
 	for _, args := range []string{"--rates 1,x", "--rates 1,inf", "--plot x.svg", "--rates 1 --plot x.gif"} {
-		if code, _, _ := output(t.Context(), strings.Fields(args)...); code != program.ExitUsage {
+		if code, _, _ := benchtest.Output(t.Context(), Program, strings.Fields(args)...); code != program.ExitUsage {
 			t.Errorf("%s: exit code %d", args, code)
 		}
 	}

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minisgl/minisgl/bench/internal/curve"
 	"github.com/minisgl/minisgl/bench/internal/loadgen"
 	"github.com/minisgl/minisgl/bench/internal/program"
+	"github.com/minisgl/minisgl/bench/internal/report"
 )
 
 const examples = `  # 8 requests per second, on average, to a local server
@@ -53,8 +55,7 @@ type options struct {
 	timeout        time.Duration
 	idleTimeout    time.Duration
 	readyTimeout   time.Duration
-	outputFile     string
-	outputDetails  bool
+	output         report.Output
 	quiet          bool
 }
 
@@ -63,26 +64,13 @@ var Program = program.Program{Name: "client", Command: newCommand}
 
 func newCommand() *cobra.Command {
 	o := &options{rate: program.Infinite}
-	cmd := &cobra.Command{
-		Use:     "client",
-		Short:   "Measure the latency and throughput of a chat server",
-		Long:    description,
-		Example: examples,
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return program.Usage(err)
-			}
-			return benchmark(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	o.define(cmd)
-	return cmd
+	return program.Spec{
+		Name: "client", Short: "Measure the latency and throughput of a chat server", Long: description, Examples: examples,
+		Define: o.define, Check: o.check, Run: o.run,
+	}.Command()
 }
 
-func (o *options) define(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.SortFlags = false
+func (o *options) define(f *pflag.FlagSet) {
 	f.StringVar(&o.url, "url", "http://127.0.0.1:1919", "address of the server; a /v1 or /v1/chat/completions at its end is accepted")
 	f.StringVar(&o.model, "model", "", "model to ask for (default: the first the server lists)")
 	f.IntVar(&o.numRequests, "num-requests", 64, "requests to send")
@@ -97,13 +85,12 @@ func (o *options) define(cmd *cobra.Command) {
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time limit of a request; 0 means none")
 	f.DurationVar(&o.idleTimeout, "idle-timeout", 5*time.Minute, "time limit between two parts of an answer, and before the first; 0 means none")
 	f.DurationVar(&o.readyTimeout, "ready-timeout", time.Minute, "how long to wait for the server; 0 means do not wait")
-	f.StringVar(&o.outputFile, "output-file", "", "append the result to this file, as a line of JSON")
-	f.BoolVar(&o.outputDetails, "output-details", false, "with --output-file: add times, lengths, text and error of each request")
+	o.output.Define(f, "")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress bar and no messages but errors")
 }
 
 // check names the flag that cannot be used.
-func (o *options) check() error {
+func (o *options) check(*pflag.FlagSet) error {
 	err := program.CheckBounds([]program.Bound{
 		{Flag: "num-requests", Value: o.numRequests, Low: 1, Top: program.MaxRequests},
 		{Flag: "max-tokens", Value: o.maxTokens, Low: 1, Top: program.MaxTokens},
@@ -127,7 +114,7 @@ func (o *options) check() error {
 			return fmt.Errorf("--plot: %w", err)
 		}
 	}
-	if o.outputDetails && o.outputFile == "" {
+	if o.output.Details && o.output.File == "" {
 		return fmt.Errorf("--output-details needs --output-file")
 	}
 	base, err := loadgen.ParseBase(o.url)

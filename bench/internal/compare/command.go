@@ -50,25 +50,19 @@ type config struct {
 	threshold, alpha   float64
 	markdown           string
 	hardware           string
+	flags              *pflag.FlagSet // that o was defined on
 }
 
-func newCommand() *cobra.Command {
-	c := &config{o: &serving.Options{}}
-	cmd := &cobra.Command{
-		Use:     "compare",
-		Short:   "Whether B is worse than A: two servers in turn, or two result files",
-		Long:    description,
-		Example: examples,
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.check(); err != nil {
-				return program.Usage(err)
-			}
-			return c.run(cmd.Context(), cmd.Flags(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
+func newCommand() *cobra.Command { return (&config{o: &serving.Options{}}).command() }
+
+func (c *config) command() *cobra.Command {
+	return program.Spec{
+		Name: "compare", Short: "Whether B is worse than A: two servers in turn, or two result files", Long: description, Examples: examples,
+		Define: c.define, Check: c.check, Run: c.run,
+	}.Command()
+}
+
+func (c *config) define(f *pflag.FlagSet) {
 	f.StringVar(&c.aURL, "a-url", "", "address of server A")
 	f.StringVar(&c.bURL, "b-url", "", "address of server B")
 	f.StringVar(&c.aBackend, "a-backend", "", "kind of server A (default: --backend)")
@@ -83,10 +77,10 @@ func newCommand() *cobra.Command {
 	f.StringVar(&c.markdown, "markdown", "", "write the report into this file")
 	f.StringVar(&c.hardware, "hardware", "", "what the servers run on, for the report")
 	c.o.Define(f)
-	return cmd
 }
 
-func (c *config) check() error {
+func (c *config) check(f *pflag.FlagSet) error {
+	c.flags = f
 	files, urls := c.aFile != "" && c.bFile != "", c.aURL != "" && c.bURL != ""
 	switch {
 	case files == urls || (c.aFile != "") != (c.bFile != "") || (c.aURL != "") != (c.bURL != ""):
@@ -101,8 +95,8 @@ func (c *config) check() error {
 	return nil
 }
 
-func (c *config) run(ctx context.Context, f *pflag.FlagSet, stdout, stderr io.Writer) error {
-	a, b, err := c.runs(ctx, f, stderr)
+func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
+	a, b, err := c.runs(ctx, stderr)
 	if err != nil {
 		return err
 	}
@@ -124,9 +118,9 @@ func (c *config) run(ctx context.Context, f *pflag.FlagSet, stdout, stderr io.Wr
 	return nil
 }
 
-func (c *config) runs(ctx context.Context, f *pflag.FlagSet, stderr io.Writer) (a, b []*run, err error) {
+func (c *config) runs(ctx context.Context, stderr io.Writer) (a, b []*run, err error) {
 	if c.aFile == "" {
-		return c.measure(ctx, f, stderr)
+		return c.measure(ctx, stderr)
 	}
 	if a, err = readRuns(c.aFile); err != nil {
 		return nil, nil, program.Usage(err)
@@ -139,11 +133,11 @@ func (c *config) runs(ctx context.Context, f *pflag.FlagSet, stderr io.Writer) (
 
 // measure runs both servers in turn: A B, B A, A B, so that neither always comes
 // first. Both have the same load in a turn, and each turn one of its own.
-func (c *config) measure(ctx context.Context, f *pflag.FlagSet, stderr io.Writer) (a, b []*run, err error) {
+func (c *config) measure(ctx context.Context, stderr io.Writer) (a, b []*run, err error) {
 	var sides [2]*serving.Bench
 	options := [2]*serving.Options{}
 	for i, side := range []struct{ url, backend string }{{c.aURL, c.aBackend}, {c.bURL, c.bBackend}} {
-		if options[i], err = c.o.For(f, side.url, side.backend); err != nil {
+		if options[i], err = c.o.For(c.flags, side.url, side.backend); err != nil {
 			return nil, nil, program.Usage(err)
 		}
 	}

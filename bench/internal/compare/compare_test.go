@@ -2,30 +2,26 @@ package compare
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
+	"github.com/minisgl/minisgl/bench/internal/serving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func output(ctx context.Context, args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = program.Run(ctx, Program, args, &out, &err)
-	return code, out.String(), err.String()
-}
 
 // results writes a file of n runs whose latencies are factor times those of a
 // server with 2% noise between runs.
@@ -59,7 +55,7 @@ func TestPlantedSlowdown(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	a, b := results(t, rng, 5, 1, nil), results(t, rng, 5, 1.1, nil)
 	report := filepath.Join(t.TempDir(), "report.md")
-	code, stdout, stderr := output(t.Context(), "--a", a, "--b", b, "--b-name", "new", "--markdown", report)
+	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--a", a, "--b", b, "--b-name", "new", "--markdown", report)
 	if code != program.ExitRegression || !strings.Contains(stderr, "new is worse than A") || !strings.Contains(stdout, "new against A: TTFT mean is worse by") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, stdout)
 	}
@@ -72,7 +68,7 @@ func TestPlantedSlowdown(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, data)
 		}
 	}
-	if code, stdout, _ := output(t.Context(), "--a", b, "--b", a); code != program.ExitOK || !strings.Contains(stdout, "better") {
+	if code, stdout, _ := benchtest.Output(t.Context(), Program, "--a", b, "--b", a); code != program.ExitOK || !strings.Contains(stdout, "better") {
 		t.Errorf("the other way round: exit code %d\n%s", code, stdout)
 	}
 }
@@ -82,7 +78,7 @@ func TestNothingPlanted(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	alarms := 0
 	for range 10 {
-		code, stdout, stderr := output(t.Context(), "--a", results(t, rng, 5, 1, nil), "--b", results(t, rng, 5, 1, nil))
+		code, stdout, stderr := benchtest.Output(t.Context(), Program, "--a", results(t, rng, 5, 1, nil), "--b", results(t, rng, 5, 1, nil))
 		if code != program.ExitOK {
 			alarms++
 			t.Logf("%s%s", stderr, stdout)
@@ -102,7 +98,7 @@ func TestWarnings(t *testing.T) {
 	b := results(t, rng, 1, 1, func(m map[string]any) {
 		m["request_rate"], m["max_client_lag_ms"], m["server_prompt_tokens"], m["cached_tokens"] = 8, 12.5, 100, []int{60}
 	})
-	code, stdout, _ := output(t.Context(), "--a", a, "--b", b)
+	code, stdout, _ := benchtest.Output(t.Context(), Program, "--a", a, "--b", b)
 	if code != program.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
@@ -116,23 +112,65 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Two servers in turn; the second takes three times as long.
+// servers compares two mock servers, on a clock that only moves when all wait.
+func servers(t *testing.T, a, b mockserver.Config, args ...string) (code int, stdout, stderr string, bodies [2][]string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := benchtest.Hosts{}
+		defer hosts.Close()
+		mocks := [2]*mockserver.Server{hosts.Listen("a", a), hosts.Listen("b", b)}
+		p := program.Program{Name: Program.Name, Lists: Program.Lists, Command: func() *cobra.Command {
+			return (&config{o: &serving.Options{Dial: hosts.Dial}}).command()
+		}}
+		fixed := []string{"--a-url", "http://a", "--b-url", "http://b", "--dataset-name", "random-ids", "--random-range-ratio", "1", "--random-input-len", "4", "--warmup-requests", "0", "--disable-retokenize"}
+		code, stdout, stderr = benchtest.Output(t.Context(), p, append(fixed, args...)...)
+		bodies = [2][]string{mocks[0].Bodies(), mocks[1].Bodies()}
+	})
+	return code, stdout, stderr, bodies
+}
+
+// Both servers get the same load; the second takes three times as long.
 func TestServers(t *testing.T) {
-	var urls []string
-	var mocks []*mockserver.Server
-	for _, ttft := range []time.Duration{10 * time.Millisecond, 30 * time.Millisecond} {
-		mock := mockserver.New(mockserver.Config{TTFT: ttft})
-		server := httptest.NewServer(mock)
-		defer server.Close()
-		mocks, urls = append(mocks, mock), append(urls, server.URL)
-	}
-	code, stdout, stderr := output(t.Context(), "--a-url", urls[0], "--b-url", urls[1], "--dataset-name", "random-ids", "--num-prompts", "4", "--random-output-len", "2", "--max-concurrency", "1", "--warmup-requests", "0")
-	if code != program.ExitRegression || !strings.Contains(stdout, "TTFT mean is worse") {
+	a, b := mockserver.Config{TTFT: 10 * time.Millisecond}, mockserver.Config{TTFT: 30 * time.Millisecond}
+	code, stdout, stderr, bodies := servers(t, a, b, "--num-prompts", "4", "--random-output-len", "2", "--max-concurrency", "1")
+	if code != program.ExitRegression || !strings.Contains(stdout, "TTFT mean is worse by 200.0%") || strings.Contains(stdout, "NaN") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, stdout)
 	}
-	first, second := mocks[0].Bodies(), mocks[1].Bodies()
-	if len(first) != 20 || fmt.Sprint(first) != fmt.Sprint(second) {
-		t.Errorf("the servers got %d and %d requests; want the same 20", len(first), len(second))
+	if len(bodies[0]) != 20 || fmt.Sprint(bodies[0]) != fmt.Sprint(bodies[1]) {
+		t.Errorf("the servers got %d and %d requests; want the same 20", len(bodies[0]), len(bodies[1]))
+	}
+}
+
+// jittery is a server whose answers take longer or shorter by a tenth, at random.
+func jittery(seed uint64, slower float64) mockserver.Config {
+	scaled := func(d time.Duration) time.Duration { return time.Duration(slower * float64(d)) }
+	return mockserver.Config{TTFT: scaled(20 * time.Millisecond), ITL: scaled(5 * time.Millisecond), Jitter: 0.1, Seed: seed}
+}
+
+var fiveRepeats = []string{"--num-prompts", "40", "--random-output-len", "4", "--request-rate", "20", "--repeats", "5"}
+
+// A server that is a tenth slower is found with five repeats, interleaved.
+func TestServersPlantedSlowdown(t *testing.T) {
+	code, stdout, stderr, _ := servers(t, jittery(1, 1), jittery(2, 1.1), fiveRepeats...)
+	if code != program.ExitRegression || !strings.Contains(stdout, "TTFT mean is worse by") || !strings.Contains(stdout, "E2E mean is worse by") {
+		t.Errorf("exit code %d, %s\n%s", code, stderr, stdout)
+	}
+	if code, stdout, _, _ = servers(t, jittery(1, 1.1), jittery(2, 1), fiveRepeats...); code != program.ExitOK || !strings.Contains(stdout, "TTFT mean is better by") {
+		t.Errorf("the other way round: exit code %d\n%s", code, stdout)
+	}
+}
+
+// Of ten comparisons of a server with itself, at most one may raise an alarm.
+func TestServersNothingPlanted(t *testing.T) {
+	alarms := 0
+	for i := range uint64(10) {
+		if code, stdout, _, _ := servers(t, jittery(2*i+3, 1), jittery(2*i+4, 1), fiveRepeats...); code != program.ExitOK {
+			alarms++
+			t.Logf("exit code %d\n%s", code, stdout)
+		}
+	}
+	if alarms > 1 {
+		t.Errorf("%d alarms in 10", alarms)
 	}
 }
 
@@ -146,7 +184,7 @@ func TestUsageErrors(t *testing.T) {
 		"", "--a " + good, "--a " + good + " --b /nonexistent", "--a " + good + " --b " + bad, "--a x --b y --a-url u --b-url v", "--a-url u --b-url ftp://v",
 		"--a x --b y --repeats 0", "--a x --b y --alpha 0", "--a x --b y --threshold 1",
 	} {
-		if code, _, stderr := output(t.Context(), strings.Fields(args)...); code != program.ExitUsage {
+		if code, _, stderr := benchtest.Output(t.Context(), Program, strings.Fields(args)...); code != program.ExitUsage {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}

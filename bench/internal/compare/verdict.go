@@ -44,8 +44,8 @@ func judge(a, b []*run, threshold, alpha float64) []row {
 	var rows []row
 	for _, m := range compared {
 		r := row{metric: m, a: values(a, m.key), b: values(b, m.key)}
-		if len(r.a) == 0 || len(r.b) == 0 {
-			continue
+		if len(r.a) == 0 || len(r.b) == 0 || stats.Median(r.a) == 0 {
+			continue // nothing to compare, or nothing that a change could be a share of
 		}
 		r.change = stats.Change(r.a, r.b)
 		r.low, r.high = stats.Interval(r.a, r.b)

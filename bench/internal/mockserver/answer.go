@@ -27,6 +27,7 @@ type answer struct {
 	begin  time.Time
 	usage  Usage
 	prompt int             // tokens of the prompt
+	pace   float64         // factor of all delays
 	text   strings.Builder // sent so far
 }
 
@@ -101,7 +102,7 @@ func (a *answer) fault(sent int) bool {
 
 // wait sleeps until due after the request came; false means the client left.
 func (a *answer) wait(due time.Duration) bool {
-	timer := time.NewTimer(time.Until(a.begin.Add(due)))
+	timer := time.NewTimer(time.Until(a.begin.Add(time.Duration(float64(due) * a.pace))))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -6,7 +6,9 @@ package mockserver
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -31,10 +33,12 @@ const (
 type Config struct {
 	Model          string
 	TTFT, ITL      time.Duration
-	TokensPerChunk int // 0 means 1
-	PromptTokens   int // of a prompt that is text; token ids are counted
-	CachedTokens   int // reported of each prompt
-	Slots          int // requests served at a time, others wait; 0 means all
+	Jitter         float64 // delays of an answer are this much longer or shorter: the standard deviation, as a share
+	Seed           uint64  // of the jitter; the same seed and request give the same
+	TokensPerChunk int     // 0 means 1
+	PromptTokens   int     // of a prompt that is text; token ids are counted
+	CachedTokens   int     // reported of each prompt
+	Slots          int     // requests served at a time, others wait; 0 means all
 	Usage          Usage
 	RoleChunk      bool // open with a chunk that holds only the role
 	Reasoning      bool // send text in the reasoning channel
@@ -234,7 +238,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, api api) {
 	case s.cfg.OneJSON:
 		writeJSON(w, `{"choices":[{"message":{"role":"assistant","content":"hello"}}]}`)
 	default:
-		a := &answer{cfg: s.cfg, api: api, w: w, r: r, begin: begin, usage: s.usage(req, api), prompt: req.promptTokens(s.cfg.PromptTokens)}
+		a := &answer{cfg: s.cfg, api: api, w: w, r: r, begin: begin, usage: s.usage(req, api), prompt: req.promptTokens(s.cfg.PromptTokens), pace: s.pace(body)}
 		want := max(req.MaxTokens, req.MaxCompletionTokens, req.Sampling.MaxNewTokens)
 		switch batch := req.batch(); {
 		case req.Stream && batch != nil:
@@ -245,6 +249,17 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, api api) {
 			a.document(want)
 		}
 	}
+}
+
+// pace is by how much the delays of an answer differ from the planned ones.
+func (s *Server) pace(body []byte) float64 {
+	if s.cfg.Jitter == 0 {
+		return 1
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(body) // never fails
+	rng := rand.New(rand.NewPCG(s.cfg.Seed, hash.Sum64()))
+	return max(1+s.cfg.Jitter*rng.NormFloat64(), 0)
 }
 
 // usage is what the server has to offer and the client asks for. sglang's own

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minisgl/minisgl/bench/internal/dataset"
 	"github.com/minisgl/minisgl/bench/internal/engine"
@@ -52,21 +53,13 @@ type config struct {
 
 func newCommand() *cobra.Command {
 	c := &config{}
-	cmd := &cobra.Command{
-		Use:     "offline",
-		Short:   "The engine's throughput without a server",
-		Long:    description,
-		Example: examples,
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.check(); err != nil {
-				return program.Usage(err)
-			}
-			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	return program.Spec{
+		Name: "offline", Short: "The engine's throughput without a server", Long: description, Examples: examples,
+		Define: c.define, Check: c.check, Run: c.run,
+	}.Command()
+}
+
+func (c *config) define(f *pflag.FlagSet) {
 	f.StringVar(&c.dataset, "dataset-name", "random-ids", "random-ids, random, sharegpt or generated-shared-prefix")
 	f.StringVar(&c.path, "dataset-path", "", "ShareGPT file of random and sharegpt")
 	f.IntVar(&c.n, "num-prompts", 64, "requests")
@@ -88,10 +81,9 @@ func newCommand() *cobra.Command {
 	f.BoolVar(&c.quiet, "quiet", false, "no progress bar and no messages but errors")
 	engine.Define(f, &c.engine)
 	f.SetNormalizeFunc(program.OldNames)
-	return cmd
 }
 
-func (c *config) check() error {
+func (c *config) check(*pflag.FlagSet) error {
 	switch c.dataset {
 	case "random-ids", "random", "sharegpt", "generated-shared-prefix":
 	default:

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/program"
 )
 
@@ -18,17 +18,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const tiny = "../../../go/internal/model/testdata/tiny/llama-tied"
 
-func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = program.Run(t.Context(), Program, args, &out, &err)
-	return code, out.String(), err.String()
-}
-
 // The lengths of random-ids of seed 42 are known: 609 and 371 tokens for 20
 // prompts of up to 64 and answers of up to 32.
 func TestOffline(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.jsonl")
-	code, stdout, stderr := output(t, "--model", tiny, "--num-pages", "2048", "--num-prompts", "20", "--random-input", "64", "--random-output", "32", "--result-filename", file)
+	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--model", tiny, "--num-pages", "2048", "--num-prompts", "20", "--random-input", "64", "--random-output", "32", "--result-filename", file)
 	if code != program.ExitOK {
 		t.Fatal(stderr)
 	}
@@ -60,11 +54,11 @@ func TestOffline(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	for _, args := range []string{"--num-prompts 0", "--dataset-name mmmu", "--random-range-ratio 2", "--random-output-len 0", "x"} {
-		if code, _, stderr := output(t, strings.Fields(args)...); code != program.ExitUsage {
+		if code, _, stderr := benchtest.Output(t.Context(), Program, strings.Fields(args)...); code != program.ExitUsage {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}
-	if code, _, stderr := output(t, "--model", "/nonexistent"); code != program.ExitFailed || stderr == "" {
+	if code, _, stderr := benchtest.Output(t.Context(), Program, "--model", "/nonexistent"); code != program.ExitFailed || stderr == "" {
 		t.Errorf("no model: exit code %d, %s", code, stderr)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minisgl/minisgl/bench/internal/engine"
 	"github.com/minisgl/minisgl/bench/internal/program"
@@ -49,21 +50,13 @@ type config struct {
 
 func newCommand() *cobra.Command {
 	c := &config{}
-	cmd := &cobra.Command{
-		Use:     "onebatch",
-		Short:   "The time of single forward passes: prefill and decode of one batch",
-		Long:    description,
-		Example: examples,
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.check(); err != nil {
-				return program.Usage(err)
-			}
-			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	return program.Spec{
+		Name: "onebatch", Short: "The time of single forward passes: prefill and decode of one batch", Long: description, Examples: examples,
+		Define: c.define, Check: c.check, Run: c.run,
+	}.Command()
+}
+
+func (c *config) define(f *pflag.FlagSet) {
 	f.StringVar(&c.name, "run-name", "default", "name of the run in the result file")
 	f.IntSliceVar(&c.batches, "batch-size", []int{1}, "requests of the batch; several may follow")
 	f.IntSliceVar(&c.inputs, "input-len", []int{1024}, "tokens of each prompt; several may follow")
@@ -73,10 +66,9 @@ func newCommand() *cobra.Command {
 	f.Uint64Var(&c.seed, "seed", 42, "seed of the prompts")
 	f.BoolVar(&c.ops, "ops", true, "split each forward pass into its parts")
 	engine.Define(f, &c.engine)
-	return cmd
 }
 
-func (c *config) check() error {
+func (c *config) check(*pflag.FlagSet) error {
 	for flag, list := range map[string][]int{"batch-size": c.batches, "input-len": c.inputs, "output-len": c.outs} {
 		for _, v := range list {
 			if v < 1 || v > program.MaxTokens {

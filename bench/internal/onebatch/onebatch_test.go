@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/program"
 	"github.com/minisgl/minisgl/go/llm"
 )
@@ -24,15 +25,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const tiny = "../../../go/internal/model/testdata/tiny/llama-tied"
 
-func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = program.Run(t.Context(), Program, args, &out, &err)
-	return code, out.String(), err.String()
-}
-
 func TestOneBatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.jsonl")
-	code, stdout, stderr := output(t, "--model", tiny, "--num-pages", "512", "--batch-size", "1", "4", "--input-len", "8", "--output-len", "1", "9", "--result-filename", file)
+	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--model", tiny, "--num-pages", "512", "--batch-size", "1", "4", "--input-len", "8", "--output-len", "1", "9", "--result-filename", file)
 	if code != program.ExitOK {
 		t.Fatal(stderr)
 	}
@@ -132,7 +127,7 @@ func TestParts(t *testing.T) {
 // Without the parts the output is sglang's alone, asked for or not to be had.
 func TestWithoutParts(t *testing.T) {
 	for _, args := range []string{"--ops=false", "--device ref"} {
-		code, stdout, stderr := output(t, append(strings.Fields(args), "--model", tiny, "--num-pages", "64", "--input-len", "4", "--output-len", "2")...)
+		code, stdout, stderr := benchtest.Output(t.Context(), Program, append(strings.Fields(args), "--model", tiny, "--num-pages", "64", "--input-len", "4", "--output-len", "2")...)
 		if code != program.ExitOK || strings.Contains(stdout, "│") {
 			t.Errorf("%s: exit code %d, %s%s", args, code, stdout, stderr)
 		}
@@ -171,11 +166,11 @@ Total. latency:  0.134 s, throughput:   7683.10 token/s
 
 func TestUsageErrors(t *testing.T) {
 	for _, args := range []string{"--batch-size 0", "--input-len", "--output-len -3", "--log-decode-step -1", "--batch-size 1 x"} {
-		if code, _, stderr := output(t, strings.Fields(args)...); code != program.ExitUsage {
+		if code, _, stderr := benchtest.Output(t.Context(), Program, strings.Fields(args)...); code != program.ExitUsage {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}
-	code, _, stderr := output(t, "--model", tiny, "--num-pages", "64", "--batch-size", "8", "--input-len", "16")
+	code, _, stderr := benchtest.Output(t.Context(), Program, "--model", tiny, "--num-pages", "64", "--batch-size", "8", "--input-len", "16")
 	if code != program.ExitUsage || !strings.Contains(stderr, "do not fit") {
 		t.Errorf("too large: exit code %d, %s", code, stderr)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minisgl/minisgl/bench/internal/dataset"
 	"github.com/minisgl/minisgl/bench/internal/loadgen"
@@ -70,26 +71,13 @@ type config struct {
 
 func newCommand() *cobra.Command {
 	c := &config{}
-	cmd := &cobra.Command{
-		Use:     "onebatchserver",
-		Short:   "One batch at a time at a server: time of its prefill and speed of its decoding",
-		Long:    description,
-		Example: examples,
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.check(); err != nil {
-				return program.Usage(err)
-			}
-			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	c.define(cmd)
-	return cmd
+	return program.Spec{
+		Name: "onebatchserver", Short: "One batch at a time at a server: time of its prefill and speed of its decoding", Long: description, Examples: examples,
+		Define: c.define, Check: c.check, Run: c.run,
+	}.Command()
 }
 
-func (c *config) define(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.SortFlags = false
+func (c *config) define(f *pflag.FlagSet) {
 	f.StringVar(&c.base, "base-url", "http://127.0.0.1:1919", "address of the server")
 	f.StringVar(&c.backend, "backend", "sglang", "kind of server: sglang (also this project's) or vllm")
 	f.StringVar(&c.model, "model", "", "model to ask vllm for (default: the first it lists)")
@@ -130,7 +118,7 @@ const (
 	maxTokens = 1 << 26 // of all its prompts
 )
 
-func (c *config) check() error {
+func (c *config) check(*pflag.FlagSet) error {
 	for flag, list := range map[string][]int{"batch-size": c.batches, "input-len": c.inputs, "output-len": c.outs} {
 		if len(list) == 0 || slices.ContainsFunc(list, func(v int) bool { return v < 1 || v > program.MaxTokens }) {
 			return fmt.Errorf("--%s is %v: want numbers from 1 to %d", flag, list, program.MaxTokens)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"math"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/loadgen"
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
@@ -31,12 +31,9 @@ const ms = time.Millisecond
 // args name one.
 func output(t *testing.T, cfg mockserver.Config, args string) (mock *mockserver.Server, code int, stdout, stderr string) {
 	t.Helper()
-	mock = mockserver.New(cfg)
-	server := httptest.NewServer(mock)
-	defer server.Close()
-	var out, err bytes.Buffer
-	code = program.Run(t.Context(), Program, append([]string{"--base-url", server.URL, "--result-filename", "-"}, strings.Fields(args)...), &out, &err)
-	return mock, code, out.String(), err.String()
+	mock, url := benchtest.Serve(t, cfg)
+	code, stdout, stderr = benchtest.Output(t.Context(), Program, append([]string{"--base-url", url, "--result-filename", "-"}, strings.Fields(args)...)...)
+	return mock, code, stdout, stderr
 }
 
 // measure runs one batch on a clock that only moves when client and server wait.

@@ -99,8 +99,8 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 	return ExitFailed
 }
 
-// NoArgs refuses arguments that are not flags.
-func NoArgs(_ *cobra.Command, args []string) error {
+// noArgs refuses arguments that are not flags.
+func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return UsageError{fmt.Errorf("argument %q is not a flag; all settings are flags", args[0])}
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/minisgl/minisgl/bench/internal/dataset"
 	"github.com/minisgl/minisgl/bench/internal/program"
-	"github.com/minisgl/minisgl/bench/internal/record"
 	"github.com/minisgl/minisgl/bench/internal/report"
 	"github.com/minisgl/minisgl/bench/internal/scrape"
 	"github.com/minisgl/minisgl/bench/internal/serving"
@@ -48,27 +47,18 @@ type config struct {
 	scale          float64
 	from, to       time.Duration
 	limit          int
-	outputFile     string
-	outputDetails  bool
+	out            report.Output
 }
 
 func newCommand() *cobra.Command {
 	c := &config{o: &serving.Options{}}
-	cmd := &cobra.Command{
-		Use:     "replay",
-		Short:   "Send a recorded load again, at its own times",
-		Long:    description,
-		Example: examples,
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.check(cmd.Flags()); err != nil {
-				return program.Usage(err)
-			}
-			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	return program.Spec{
+		Name: "replay", Short: "Send a recorded load again, at its own times", Long: description, Examples: examples,
+		Define: c.define, Check: c.check, Run: c.run,
+	}.Command()
+}
+
+func (c *config) define(f *pflag.FlagSet) {
 	f.StringVar(&c.traces, "traces", "", "file with the trace")
 	f.StringVar(&c.target, "target", "http://127.0.0.1:1919", "address of the server")
 	f.StringVar(&c.format, "format", "requests", "requests, mooncake, qwen (bailian) or burstgpt")
@@ -76,15 +66,9 @@ func newCommand() *cobra.Command {
 	f.DurationVar(&c.from, "from", 0, "begin so long after the trace's first request")
 	f.DurationVar(&c.to, "to", 0, "end before this time of the trace; 0 is its end")
 	f.IntVar(&c.limit, "limit", program.MaxRequests, "most requests to send")
-	f.StringVar(&c.outputFile, "output-file", "", "append the result to this file, as a line of JSON")
-	f.BoolVar(&c.outputDetails, "output-details", false, "with --output-file: add times, lengths, text and error of each request")
+	c.out.Define(f, "")
 	c.o.Define(f)
-	f.VisitAll(func(flag *pflag.Flag) {
-		if flag.Name == "backend" {
-			flag.DefValue = "minisgl"
-		}
-	})
-	return cmd
+	f.Lookup("backend").DefValue = "minisgl"
 }
 
 func (c *config) check(f *pflag.FlagSet) error {
@@ -111,11 +95,10 @@ func (c *config) check(f *pflag.FlagSet) error {
 }
 
 func (c *config) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	out, err := program.OpenOutput("output-file", c.outputFile)
-	if err != nil {
+	if err := c.out.Open(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
+	defer func() { err = errors.Join(err, c.out.Close()) }()
 	b, err := serving.Open(ctx, c.o, stderr)
 	if err != nil {
 		return err
@@ -127,20 +110,10 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 		return err
 	}
 	after := b.Metrics(context.WithoutCancel(ctx))
-	if err := report.WriteTable(stdout, run.Result); err != nil {
-		return err
-	}
-	if err := report.WriteNotes(stdout, run.Result); err != nil {
+	if err := c.out.Write(stdout, run.Result, run.Records); err != nil {
 		return err
 	}
 	if err := writeChanges(stdout, before, after); err != nil {
-		return err
-	}
-	var records []record.Record
-	if c.outputDetails {
-		records = run.Records
-	}
-	if err := report.WriteJSON(out, run.Result, records); err != nil {
 		return err
 	}
 	return b.Verdict(run.Result)

@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"bytes"
 	"encoding/json"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,17 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = program.Run(t.Context(), Program, args, &out, &err)
-	return code, out.String(), err.String()
-}
 
 func TestReplay(t *testing.T) {
 	dir := t.TempDir()
@@ -35,10 +28,8 @@ func TestReplay(t *testing.T) {
 	if err := os.WriteFile(trace, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	mock := mockserver.New(mockserver.Config{PromptTokens: 5})
-	server := httptest.NewServer(mock)
-	defer server.Close()
-	code, stdout, stderr := output(t, "--traces", trace, "--target", server.URL, "--scale", "0.25", "--to", "1m", "--warmup-requests", "0", "--output-file", result, "--output-details")
+	mock, url := benchtest.Serve(t, mockserver.Config{PromptTokens: 5})
+	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--traces", trace, "--target", url, "--scale", "0.25", "--to", "1m", "--warmup-requests", "0", "--output-file", result, "--output-details")
 	if code != program.ExitOK {
 		t.Fatalf("%d: %s", code, stderr)
 	}
@@ -65,7 +56,7 @@ func TestReplay(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	for _, args := range []string{"", "--traces x --format pcap", "--traces x --scale 0", "--traces x --from 5s --to 3s", "--traces x --limit 0", "--traces x --target ftp://x"} {
-		if code, _, stderr := output(t, strings.Fields(args)...); code != program.ExitUsage {
+		if code, _, stderr := benchtest.Output(t.Context(), Program, strings.Fields(args)...); code != program.ExitUsage {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
 	}

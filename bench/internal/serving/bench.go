@@ -63,7 +63,7 @@ func Open(ctx context.Context, o *Options, stderr io.Writer) (*Bench, error) {
 	}
 	b.http = loadgen.NewHTTP(loadgen.HTTPOptions{
 		Header: authHeader(o.header), Timeout: o.Timeout, IdleTimeout: o.IdleTimeout,
-		Connections: connections, NewConnections: o.NewConnections,
+		Connections: connections, NewConnections: o.NewConnections, Dial: o.Dial,
 	})
 	if err := b.prepare(ctx); err != nil {
 		b.Close()

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,9 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minisgl/minisgl/bench/internal/program"
-	"github.com/minisgl/minisgl/bench/internal/record"
 	"github.com/minisgl/minisgl/bench/internal/report"
 )
 
@@ -43,95 +44,60 @@ Exit codes: 0 done, 1 no request succeeded, too many failed or no server,
 // Program is the benchmark as a program.
 var Program = program.Program{Name: "serving", Command: newCommand, Lists: Lists}
 
-// sink is where results go.
-type sink struct {
-	file    string
-	details bool
-	vllm    bool
-	plot    bool
+// command is the benchmark with its settings.
+type command struct {
+	o   Options
+	out report.Output
 }
 
 func newCommand() *cobra.Command {
-	o, out := &Options{}, &sink{}
-	cmd := &cobra.Command{
-		Use:     "serving",
-		Short:   "sglang's serving benchmark: its flags, datasets and result table",
-		Long:    description,
-		Example: examples,
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.Check(cmd.Flags()); err != nil {
-				return program.Usage(err)
-			}
-			return run(cmd, o, out)
-		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	o.Define(f)
-	f.StringVar(&out.file, "output-file", "", "append the result to this file as a line of JSON (default: BACKEND_MMDD_N_....jsonl; - for none)")
-	f.BoolVar(&out.details, "output-details", false, "add times, lengths, text and error of each request to it")
-	f.BoolVar(&out.vllm, "vllm-table", false, "print the table in the layout of vLLM's benchmark")
-	f.BoolVar(&out.plot, "plot-throughput", false, "draw tokens and requests in flight over time in the terminal")
-	return cmd
+	c := &command{}
+	return program.Spec{
+		Name: "serving", Short: "sglang's serving benchmark: its flags, datasets and result table", Long: description, Examples: examples,
+		Define: c.define, Check: c.o.Check, Run: c.run,
+	}.Command()
 }
 
-func run(cmd *cobra.Command, o *Options, out *sink) (err error) {
-	b, err := Open(cmd.Context(), o, cmd.ErrOrStderr())
+func (c *command) define(f *pflag.FlagSet) {
+	c.o.Define(f)
+	c.out.Define(f, " (default: BACKEND_MMDD_N_....jsonl; - for none)")
+	f.BoolVar(&c.out.VLLM, "vllm-table", false, "print the table in the layout of vLLM's benchmark")
+	f.BoolVar(&c.out.Timeline, "plot-throughput", false, "draw tokens and requests in flight over time in the terminal")
+}
+
+func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	b, err := Open(ctx, &c.o, stderr)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	file, err := program.OpenOutput("output-file", out.path(o))
+	c.out.File = c.path()
+	if err := c.out.Open(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.out.Close()) }()
+	run, err := b.Measure(ctx, c.o.Load)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	run, err := b.Measure(cmd.Context(), o.Load)
-	if err != nil {
-		return err
-	}
-	if err := out.write(cmd.OutOrStdout(), file, run); err != nil {
+	if err := c.out.Write(stdout, run.Result, run.Records); err != nil {
 		return err
 	}
 	return b.Verdict(run.Result)
 }
 
 // path is the output file, with sglang's default.
-func (out *sink) path(o *Options) string {
+func (c *command) path() string {
 	switch {
-	case out.file == "-":
+	case c.out.File == "-":
 		return ""
-	case out.file != "":
-		return out.file
+	case c.out.File != "":
+		return c.out.File
 	}
-	d := &o.Dataset
+	d := &c.o.Dataset
 	day := time.Now().Format("0102")
 	if strings.HasPrefix(d.name, "random") {
-		return fmt.Sprintf("%s_%s_%d_%d_%d.jsonl", o.Backend, day, o.Load.NumPrompts, d.random.InputLen, d.random.OutputLen)
+		return fmt.Sprintf("%s_%s_%d_%d_%d.jsonl", c.o.Backend, day, c.o.Load.NumPrompts, d.random.InputLen, d.random.OutputLen)
 	}
-	return fmt.Sprintf("%s_%s_%d_%s.jsonl", o.Backend, day, o.Load.NumPrompts, d.name)
-}
-
-func (out *sink) write(stdout, file io.Writer, run *Run) error {
-	table := report.WriteTable
-	if out.vllm {
-		table = report.WriteVLLMTable
-	}
-	if err := table(stdout, run.Result); err != nil {
-		return err
-	}
-	if err := report.WriteNotes(stdout, run.Result); err != nil {
-		return err
-	}
-	if out.plot {
-		if err := report.WriteTimeline(stdout, run.Records); err != nil {
-			return err
-		}
-	}
-	var records []record.Record
-	if out.details {
-		records = run.Records
-	}
-	return report.WriteJSON(file, run.Result, records)
+	return fmt.Sprintf("%s_%s_%d_%s.jsonl", c.o.Backend, day, c.o.Load.NumPrompts, d.name)
 }

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -49,6 +50,7 @@ type Options struct {
 
 	Timeout, IdleTimeout time.Duration
 	NewConnections       bool
+	Dial                 func(ctx context.Context, network, addr string) (net.Conn, error) // nil: over the network
 	NoRetokenize         bool
 	Quiet, PrintRequests bool
 	Tag                  string

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,34 +13,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func serve(t *testing.T, cfg mockserver.Config) (*mockserver.Server, string) {
-	t.Helper()
-	mock := mockserver.New(cfg)
-	server := httptest.NewServer(mock)
-	t.Cleanup(server.Close)
-	return mock, server.URL
-}
-
 // output runs the program without a result file, unless args name one.
 func output(ctx context.Context, args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = program.Run(ctx, Program, append([]string{"--output-file", "-"}, args...), &out, &err)
-	return code, out.String(), err.String()
-}
-
-func wantLines(t *testing.T, got string, want ...string) {
-	t.Helper()
-	for _, line := range want {
-		if !regexp.MustCompile(`(?m)` + line).MatchString(got) {
-			t.Errorf("no line matches %q in:\n%s", line, got)
-		}
-	}
+	return benchtest.Output(ctx, Program, append([]string{"--output-file", "-"}, args...)...)
 }
 
 // random-ids of seed 42: sglang 0.5.23 gives 20 prompts of 609 tokens and 371
@@ -52,13 +32,13 @@ func TestBackends(t *testing.T) {
 		"sglang": "text", "sglang-native": "text", "sglang-oai": "prompt", "sglang-oai-chat": "messages", "vllm": "prompt", "vllm-chat": "messages",
 		"openai": "prompt", "openai-chat": "messages", "lmdeploy": "prompt", "lmdeploy-chat": "messages", "minisgl": "messages", "trt": "text_input", "trt-llm": "text_input",
 	} {
-		mock, url := serve(t, mockserver.Config{PromptTokens: 5})
+		mock, url := benchtest.Serve(t, mockserver.Config{PromptTokens: 5})
 		code, stdout, stderr := output(t.Context(), "--backend", name, "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "20",
 			"--random-input", "64", "--random-output", "32", "--warmup-requests", "0", "--request-rate", "1000")
 		if code != program.ExitOK {
 			t.Fatalf("%s: exit code %d: %s", name, code, stderr)
 		}
-		wantLines(t, stdout, `^Backend:                                 `+name+` *$`, `^Traffic request rate:                    1000\.0    $`,
+		benchtest.WantLines(t, stdout, `^Backend:                                 `+name+` *$`, `^Traffic request rate:                    1000\.0    $`,
 			`^Successful requests:                     20        $`, `^Total input tokens:                      609       $`, `^Total generated tokens:                  371       $`)
 		for _, body := range mock.Bodies() {
 			if !strings.Contains(body, `"`+path+`":`) {
@@ -70,7 +50,7 @@ func TestBackends(t *testing.T) {
 
 func TestTokenIDs(t *testing.T) {
 	for name, field := range map[string]string{"sglang": "input_ids", "vllm": "prompt"} {
-		mock, url := serve(t, mockserver.Config{})
+		mock, url := benchtest.Serve(t, mockserver.Config{})
 		code, _, stderr := output(t.Context(), "--backend", name, "--base-url", url, "--dataset-name", "random-ids", "--tokenize-prompt", "--num-prompts", "3", "--warmup-requests", "0", "--random-input-len", "8", "--random-output-len", "2", "--random-range-ratio", "1")
 		if code != program.ExitOK {
 			t.Fatal(stderr)
@@ -88,7 +68,7 @@ func TestTokenIDs(t *testing.T) {
 func TestSameSeedSameLoad(t *testing.T) {
 	bodies := map[string]string{}
 	for _, seed := range []string{"1", "1", "2"} {
-		mock, url := serve(t, mockserver.Config{})
+		mock, url := benchtest.Serve(t, mockserver.Config{})
 		if code, _, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "4", "--seed", seed, "--max-concurrency", "1", "--random-output-len", "2"); code != program.ExitOK {
 			t.Fatal(stderr)
 		}
@@ -104,7 +84,7 @@ func TestSameSeedSameLoad(t *testing.T) {
 }
 
 func TestResultFile(t *testing.T) {
-	_, url := serve(t, mockserver.Config{PromptTokens: 9, CachedTokens: 3})
+	_, url := benchtest.Serve(t, mockserver.Config{PromptTokens: 9, CachedTokens: 3})
 	file := filepath.Join(t.TempDir(), "out.jsonl")
 	for range 2 {
 		code, stdout, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "4", "--random-output-len", "3", "--random-range-ratio", "1",
@@ -112,7 +92,7 @@ func TestResultFile(t *testing.T) {
 		if code != program.ExitOK {
 			t.Fatal(stderr)
 		}
-		wantLines(t, stdout, `^SLOs \(ms\): +ttft:60000 tpot:60000`, `^SLO attainment \(%\): +100\.00`, `^Total cached tokens: +12`, `^Cache hit rate: +33\.3%`)
+		benchtest.WantLines(t, stdout, `^SLOs \(ms\): +ttft:60000 tpot:60000`, `^SLO attainment \(%\): +100\.00`, `^Total cached tokens: +12`, `^Cache hit rate: +33\.3%`)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -144,7 +124,7 @@ func TestResultFile(t *testing.T) {
 }
 
 func TestControlCalls(t *testing.T) {
-	mock, url := serve(t, mockserver.Config{})
+	mock, url := benchtest.Serve(t, mockserver.Config{})
 	code, _, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "2", "--random-output-len", "2",
 		"--flush-cache", "--profile", "--profile-activities", "CPU", "MEM", "--header", "X-A=1", "X-B: 2", "--lora-name", "a", "b", "--lora-request-distribution", "distinct")
 	if code != program.ExitOK {
@@ -173,7 +153,7 @@ func TestControlCalls(t *testing.T) {
 
 // Warm-up prompts are not measured ones, and warm-up keeps to the limit (B5, B6).
 func TestWarmUp(t *testing.T) {
-	mock, url := serve(t, mockserver.Config{TTFT: 2 * time.Millisecond})
+	mock, url := benchtest.Serve(t, mockserver.Config{TTFT: 2 * time.Millisecond})
 	code, _, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "2", "--random-output-len", "2", "--warmup-requests", "6", "--max-concurrency", "2")
 	if code != program.ExitOK {
 		t.Fatal(stderr)
@@ -199,13 +179,13 @@ func TestTrace(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, url := serve(t, mockserver.Config{})
+	_, url := benchtest.Serve(t, mockserver.Config{})
 	file := filepath.Join(t.TempDir(), "out.jsonl")
 	code, stdout, stderr := output(t.Context(), "--backend", "vllm-chat", "--base-url", url, "--dataset-name", "mooncake", "--dataset-path", path, "--mooncake-slowdown-factor", "0.5", "--output-file", file, "--output-details")
 	if code != program.ExitOK {
 		t.Fatal(stderr)
 	}
-	wantLines(t, stdout, `^Traffic request rate:                    trace     $`, `has only 2 usable requests`)
+	benchtest.WantLines(t, stdout, `^Traffic request rate:                    trace     $`, `has only 2 usable requests`)
 	var got struct {
 		Intended []float64 `json:"intended_times"`
 	}
@@ -222,7 +202,7 @@ func TestTrace(t *testing.T) {
 // conversations it sent, as "role: content" a line each.
 func bodiesOf(t *testing.T, cfg mockserver.Config, args ...string) (talks []string, stdout string) {
 	t.Helper()
-	mock, url := serve(t, cfg)
+	mock, url := benchtest.Serve(t, cfg)
 	code, stdout, stderr := output(t.Context(), append([]string{"--backend", "sglang-oai-chat", "--base-url", url, "--warmup-requests", "0"}, args...)...)
 	if code != program.ExitOK {
 		t.Fatal(stderr)
@@ -249,7 +229,7 @@ func TestLogprobs(t *testing.T) {
 		"sglang":     `"logprob_start_len":3,"return_logprob":true,"return_routed_experts":true,`,
 		"sglang-oai": `"logprobs":2,`, "sglang-oai-chat": `"logprobs":true,`,
 	} {
-		mock, url := serve(t, mockserver.Config{})
+		mock, url := benchtest.Serve(t, mockserver.Config{})
 		code, _, stderr := output(t.Context(), "--backend", name, "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "1", "--random-output-len", "2", "--warmup-requests", "0",
 			"--return-logprob", "--top-logprobs-num", "2", "--logprob-start-len", "3", "--token-ids-logprob", "5", "7", "--return-routed-experts", "--extra-request-body", `{"top_logprobs_num":9}`)
 		if code != program.ExitOK {
@@ -263,13 +243,13 @@ func TestLogprobs(t *testing.T) {
 }
 
 func TestPrintsAndPlots(t *testing.T) {
-	_, url := serve(t, mockserver.Config{FailEvery: 3})
+	_, url := benchtest.Serve(t, mockserver.Config{FailEvery: 3})
 	code, stdout, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "3", "--random-output-len", "4", "--random-range-ratio", "1", "--warmup-requests", "0", "--print-requests", "--plot-throughput")
 	if code != program.ExitOK {
 		t.Fatal(stderr)
 	}
-	wantLines(t, stderr, `^request \d: sent at \d+\.\d\d ms, TTFT \d+\.\d\d ms, E2E \d+\.\d\d ms, 4 tokens$`, `^request \d: http 500 after .*planned failure`)
-	wantLines(t, stdout, `^Time \(s\)  Output tokens per second`, `^       0  #{25}       8\.0  #{25} \d$`)
+	benchtest.WantLines(t, stderr, `^request \d: sent at \d+\.\d\d ms, TTFT \d+\.\d\d ms, E2E \d+\.\d\d ms, 4 tokens$`, `^request \d: http 500 after .*planned failure`)
+	benchtest.WantLines(t, stdout, `^Time \(s\)  Output tokens per second`, `^       0  #{25}       8\.0  #{25} \d$`)
 }
 
 // A turn waits for the answer before it, and holds what was answered.
@@ -285,7 +265,7 @@ func TestMultiTurn(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// A16: the prompt tokens of all turns are those that the server counted.
-	wantLines(t, stdout, `^Successful requests:                     3         $`, `^Total input tokens:                      21        $`, `^Total generated tokens:                  6         $`,
+	benchtest.WantLines(t, stdout, `^Successful requests:                     3         $`, `^Total input tokens:                      21        $`, `^Total generated tokens:                  6         $`,
 		`Conversations +│ 1 of 3 turns in all`)
 
 	for _, args := range [][]string{
@@ -302,7 +282,7 @@ func TestMultiTurn(t *testing.T) {
 		if len(talks) != 10 || second != 5 {
 			t.Errorf("%s: %d requests, %d of them second turns with an answer; want 10 and 5", args[1], len(talks), second)
 		}
-		wantLines(t, stdout, `Conversations +│ 5 of 10 turns in all`)
+		benchtest.WantLines(t, stdout, `Conversations +│ 5 of 10 turns in all`)
 	}
 }
 
@@ -319,26 +299,26 @@ func TestMooncakeRounds(t *testing.T) {
 }
 
 func TestVLLMTable(t *testing.T) {
-	_, url := serve(t, mockserver.Config{FailEvery: 2})
+	_, url := benchtest.Serve(t, mockserver.Config{FailEvery: 2})
 	code, stdout, _ := output(t.Context(), "--backend", "vllm", "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "4", "--random-output-len", "2", "--warmup-requests", "0", "--vllm-table", "--max-error-rate", "0.25")
 	if code != program.ExitFailed {
 		t.Errorf("exit code %d with half of the requests failed", code)
 	}
-	wantLines(t, stdout, `^Failed requests:                         2         $`, `^---------------Inter-token Latency----------------$`)
+	benchtest.WantLines(t, stdout, `^Failed requests:                         2         $`, `^---------------Inter-token Latency----------------$`)
 }
 
 // A15: what an answer in one piece cannot tell is not shown as 0.
 func TestNoStream(t *testing.T) {
-	_, url := serve(t, mockserver.Config{})
+	_, url := benchtest.Serve(t, mockserver.Config{})
 	code, stdout, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "2", "--disable-stream", "--random-output-len", "4", "--random-range-ratio", "1")
 	if code != program.ExitOK {
 		t.Fatal(stderr)
 	}
-	wantLines(t, stdout, `^Total generated tokens:                  8         $`, `^Mean TTFT \(ms\):                          n/a       $`, `^Mean TPOT \(ms\):                          n/a       $`, `^Mean ITL \(ms\):                           n/a       $`)
+	benchtest.WantLines(t, stdout, `^Total generated tokens:                  8         $`, `^Mean TTFT \(ms\):                          n/a       $`, `^Mean TPOT \(ms\):                          n/a       $`, `^Mean ITL \(ms\):                           n/a       $`)
 }
 
 func TestInterrupt(t *testing.T) {
-	mock, url := serve(t, mockserver.Config{StallAfter: 1})
+	mock, url := benchtest.Serve(t, mockserver.Config{StallAfter: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
@@ -351,7 +331,7 @@ func TestInterrupt(t *testing.T) {
 	if code != program.ExitInterrupted {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	wantLines(t, stdout, `Partial result`)
+	benchtest.WantLines(t, stdout, `Partial result`)
 }
 
 func TestUsageErrors(t *testing.T) {
@@ -369,7 +349,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestMissingDataset(t *testing.T) {
-	_, url := serve(t, mockserver.Config{})
+	_, url := benchtest.Serve(t, mockserver.Config{})
 	code, _, stderr := output(t.Context(), "--base-url", url)
 	if code != program.ExitFailed || !strings.Contains(stderr, "--dataset-path") {
 		t.Errorf("exit code %d, %s", code, stderr)
@@ -377,14 +357,15 @@ func TestMissingDataset(t *testing.T) {
 }
 
 func TestDefaultFileName(t *testing.T) {
-	o := &Options{Backend: "sglang", Load: Load{NumPrompts: 20}}
-	o.Dataset.name, o.Dataset.random.InputLen, o.Dataset.random.OutputLen = "random-ids", 64, 32
+	c := &command{o: Options{Backend: "sglang", Load: Load{NumPrompts: 20}}}
+	d := &c.o.Dataset
+	d.name, d.random.InputLen, d.random.OutputLen = "random-ids", 64, 32
 	day := time.Now().Format("0102")
-	if got, want := (&sink{}).path(o), "sglang_"+day+"_20_64_32.jsonl"; got != want {
+	if got, want := c.path(), "sglang_"+day+"_20_64_32.jsonl"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	o.Dataset.name = "sharegpt"
-	if got, want := (&sink{}).path(o), "sglang_"+day+"_20_sharegpt.jsonl"; got != want {
+	d.name = "sharegpt"
+	if got, want := c.path(), "sglang_"+day+"_20_sharegpt.jsonl"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

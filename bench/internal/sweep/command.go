@@ -71,21 +71,13 @@ type config struct {
 
 func newCommand() *cobra.Command {
 	c := &config{o: &serving.Options{}}
-	cmd := &cobra.Command{
-		Use:     "sweep",
-		Short:   "Latency and throughput over rising loads, the knee, and a report",
-		Long:    description,
-		Example: examples,
-		Args:    program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.check(cmd.Flags()); err != nil {
-				return program.Usage(err)
-			}
-			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	return program.Spec{
+		Name: "sweep", Short: "Latency and throughput over rising loads, the knee, and a report", Long: description, Examples: examples,
+		Define: c.define, Check: c.check, Run: c.run,
+	}.Command()
+}
+
+func (c *config) define(f *pflag.FlagSet) {
 	f.Var(&c.rates, "rates", "request rates to measure, such as 1,2,4,8")
 	f.IntSliceVar(&c.concurrencies, "concurrencies", nil, "or numbers of requests in flight, such as 1,4,16")
 	f.Float64Var(&c.seconds, "seconds", 0, "with --rates: send for so long instead of --num-prompts requests")
@@ -98,7 +90,6 @@ func newCommand() *cobra.Command {
 	f.BoolVar(&c.resume, "resume", false, "skip runs that the directory already has")
 	f.BoolVar(&c.dryRun, "dry-run", false, "only print the runs")
 	c.o.Define(f)
-	return cmd
 }
 
 func (c *config) check(f *pflag.FlagSet) error {

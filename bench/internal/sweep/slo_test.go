@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
 )
@@ -55,7 +56,7 @@ func TestSearch(t *testing.T) {
 }
 
 func TestSLO(t *testing.T) {
-	_, url := serve(t, mockserver.Config{TTFT: time.Millisecond})
+	_, url := benchtest.Serve(t, mockserver.Config{TTFT: time.Millisecond})
 	code, stdout, stderr := output(t.Context(), "--base-url", url, "--slo", "ttft:60000", "e2el:60000", "--rates", "1000,2000", "--num-prompts", "80")
 	if code != program.ExitOK || !strings.Contains(stdout, "1000 req/s: 80 of 80 good") || !strings.Contains(stdout, "The objective is met at 2000 req/s, the highest that is sure.") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, stdout)

@@ -1,10 +1,8 @@
 package sweep
 
 import (
-	"bytes"
 	"context"
 	"encoding/csv"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,29 +11,20 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func serve(t *testing.T, cfg mockserver.Config) (*mockserver.Server, string) {
-	t.Helper()
-	mock := mockserver.New(cfg)
-	server := httptest.NewServer(mock)
-	t.Cleanup(server.Close)
-	return mock, server.URL
-}
-
 func output(ctx context.Context, args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = program.Run(ctx, Program, append([]string{"--dataset-name", "random-ids", "--random-input-len", "4", "--random-output-len", "2", "--warmup-requests", "0"}, args...), &out, &err)
-	return code, out.String(), err.String()
+	return benchtest.Output(ctx, Program, append([]string{"--dataset-name", "random-ids", "--random-input-len", "4", "--random-output-len", "2", "--warmup-requests", "0"}, args...)...)
 }
 
 // A server of 2 slots and 100 ms a request takes 20 requests per second.
 func TestKneeOfAKnownServer(t *testing.T) {
-	_, url := serve(t, mockserver.Config{Slots: 2, TTFT: 99 * time.Millisecond, ITL: time.Millisecond})
+	_, url := benchtest.Serve(t, mockserver.Config{Slots: 2, TTFT: 99 * time.Millisecond, ITL: time.Millisecond})
 	dir := filepath.Join(t.TempDir(), "out")
 	code, stdout, stderr := output(t.Context(), "--base-url", url, "--rates", "8,200", "--num-prompts", "16", "--output-dir", dir)
 	if code != program.ExitOK {
@@ -62,7 +51,7 @@ func TestKneeOfAKnownServer(t *testing.T) {
 }
 
 func TestResume(t *testing.T) {
-	mock, url := serve(t, mockserver.Config{})
+	mock, url := benchtest.Serve(t, mockserver.Config{})
 	dir := filepath.Join(t.TempDir(), "out")
 	args := []string{"--base-url", url, "--num-prompts", "3", "--output-dir", dir}
 	if code, _, stderr := output(t.Context(), append(args, "--concurrencies", "1,2")...); code != program.ExitOK {
