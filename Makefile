@@ -9,6 +9,8 @@ CACHE   := $(or $(MINISGL_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/minisgl)
 LINTER  := v2.12.2
 GOLANGCI := $(CACHE)/golangci-lint-$(LINTER)/golangci-lint
 FUZZTIME ?= 2m
+SOAKTIME ?= 3m
+ROUNDS  ?= 5
 
 .PHONY: help
 help: ## This list
@@ -90,6 +92,14 @@ quality: build ## What quantization costs: perplexities, ours beside llama.cpp's
 .PHONY: bench-peers
 bench-peers: build ## Our speed beside llama.cpp's on this machine (ROUNDS=3 THREADS=2 MODELS=qwen3-bf16,smollm2)
 	@$(PY) scripts/bench_peers.py --rounds $(or $(ROUNDS),3) --threads $(or $(THREADS),2) $(if $(MODELS),--models $(MODELS))
+
+.PHONY: bench-online
+bench-online: setup ## What the server costs: the same load over HTTP and by llm.Generate, in turns (ROUNDS=5)
+	MINISGL_ONLINE=$(ROUNDS) go test ./go/internal/server -run TestOnlineNearlyEqualsOffline -v -count 1 -timeout 1h
+
+.PHONY: soak
+soak: setup ## 500 clients that stream, some of which leave, for SOAKTIME=3m: answers are right, nothing leaks
+	MINISGL_SOAK=$(SOAKTIME) go test ./go/internal/server -run TestSoak -v -count 1 -timeout 1h
 
 .PHONY: wheel
 wheel: setup ## Build a wheel, install it into an empty environment and try it

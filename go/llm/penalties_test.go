@@ -110,6 +110,21 @@ func TestPenaltiesStepByStep(t *testing.T) {
 	}
 }
 
+// TestPenaltiesAlone: a request with penalties and no biases, alone in its batches.
+func TestPenaltiesAlone(t *testing.T) {
+	l := open(t, llm.Config{Model: tinyModel, DType: "float32", NumPageOverride: 1024})
+	req := greedy([]int32{1, 2, 3}, 30)
+	free := generateOne(t, l, req).TokenIDs
+	req.Params.PresencePenalty, req.Params.FrequencyPenalty = 2, 2
+	got := generateOne(t, l, req).TokenIDs
+	if len(got) != 30 || got[0] != free[0] {
+		t.Errorf("the first token is %d, without penalties %d", got[0], free[0])
+	}
+	if slices.Equal(got, free) {
+		t.Error("penalties change nothing")
+	}
+}
+
 func TestLogitBias(t *testing.T) {
 	l := open(t, llm.Config{Model: tinyModel, DType: "float32", NumPageOverride: 1024})
 	req := greedy([]int32{1, 2, 3}, 8)

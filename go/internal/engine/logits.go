@@ -42,7 +42,7 @@ func (w *logitWork) addPrompt(seq core.Seq, row int) {
 
 // addSample asks for what a sampled token needs; row is that of its logits.
 func (w *logitWork) addSample(seq core.Seq, row int) {
-	if sampler.Adjusts(seq.Req.Params) {
+	if sampler.Adjusts(seq.Req, seq.End) {
 		var a ops.Adjustment
 		a, w.data.host = sampler.Adjustment(seq.Req, seq.End, row, w.data.host)
 		w.adjustments.host = append(w.adjustments.host, a)

@@ -60,9 +60,11 @@ func Seed(engine uint64, uid core.UID) uint64 {
 	return z ^ z>>31
 }
 
-// Adjusts reports whether a request's logits need an Adjustment.
-func Adjusts(p core.SamplingParams) bool {
-	return penalises(p) || len(p.LogitBias) > 0 || p.MinTokens > 0
+// Adjusts reports whether the logits of a request's token at a position need an
+// Adjustment.
+func Adjusts(r *core.Req, position int) bool {
+	p, generated := r.Params, position-r.PromptLen
+	return penalises(p) && generated > 0 || len(p.LogitBias) > 0 || generated < p.MinTokens && len(r.Ends) > 0
 }
 
 func penalises(p core.SamplingParams) bool {
