@@ -271,3 +271,34 @@ func TestRefusedUsageIsRemembered(t *testing.T) {
 		}
 	})
 }
+
+// slowDecoder takes a second to decode an answer that came in 20 ms.
+type slowDecoder struct{}
+
+func (slowDecoder) Exchange(context.Context, int) *Exchange {
+	time.Sleep(20 * ms)
+	return &Exchange{Done: time.Now()}
+}
+
+func (slowDecoder) Decode(x *Exchange, begin time.Time, rec *record.Record) {
+	time.Sleep(time.Second)
+	rec.Done = x.Done.Sub(begin)
+}
+
+// A14: decoding is in nobody's latency and holds nobody back: the next request
+// takes the slot as soon as the answer before it is read.
+func TestA14_DecodingIsOffThePath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := Run(t.Context(), slowDecoder{}, Config{Schedule: make([]time.Duration, 10), MaxConcurrency: 1})
+		for i, r := range got {
+			if want := time.Duration(i) * 20 * ms; r.Start != want || r.Done != want+20*ms {
+				t.Errorf("request %d: sent at %v, done at %v; want %v and 20 ms later", i, r.Start, r.Done, want)
+			}
+		}
+	})
+	measure(t, mockserver.Config{TTFT: 20 * ms, ITL: ms}, load{n: 64, maxTokens: 8}, func(got []record.Record, _ *mockserver.Server) {
+		if s := metrics.Summarize(got); s.TTFT.Max != 20 || s.ITL.Max != 1 || s.MaxLag != 0 {
+			t.Errorf("a burst of 64: TTFT up to %v ms, ITL up to %v, lag %v; want 20, 1, 0", s.TTFT.Max, s.ITL.Max, s.MaxLag)
+		}
+	})
+}

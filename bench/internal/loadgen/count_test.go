@@ -86,6 +86,14 @@ func TestCountTokens(t *testing.T) {
 	}
 }
 
+// A chunk that brought no token divides nothing by zero: its gap goes to the next.
+func TestB01_ChunksWithoutTokens(t *testing.T) {
+	rec := decodeAll(true, text1, text1, text1, text3, stop3)
+	if diff := cmp.Diff([]time.Duration{10 * ms, 25 * ms, 40 * ms}, rec.Tokens); diff != "" || !rec.OK() {
+		t.Errorf("%v %q, token times (-want +got):\n%s", rec.Kind, rec.Err, diff)
+	}
+}
+
 func TestDecodeFailures(t *testing.T) {
 	tests := []struct {
 		name   string

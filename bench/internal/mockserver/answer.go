@@ -52,7 +52,7 @@ func (a *answer) stream(want int) {
 		sent += tokens
 		a.send(a.chunk(sent, &part{text: a.words(sent-tokens, tokens, n)}))
 	}
-	if a.fault(total) {
+	if a.fault(total) && (a.cfg.EndDelay == 0 || a.wait(time.Since(a.begin)+a.cfg.EndDelay)) {
 		a.end(total, finish)
 	}
 }
@@ -86,6 +86,10 @@ func (a *answer) fault(sent int) bool {
 	switch {
 	case sent == 0:
 		return true
+	case a.cfg.ErrorAfter > 0 && sent >= a.cfg.ErrorAfter && a.cfg.ErrorEvent:
+		_, _ = a.w.Write([]byte("event: error" + a.cfg.Newline))
+		a.write("planned stream error")
+		return false
 	case a.cfg.ErrorAfter > 0 && sent >= a.cfg.ErrorAfter:
 		a.write(`{"error":{"message":"planned stream error","type":"mock","code":500}}`)
 		return false

@@ -63,7 +63,9 @@ type Config struct {
 
 	// After this many tokens (0: never) the answer goes wrong.
 	ErrorAfter, CutAfter, StallAfter, GarbageAfter int
-	NoDone, NoFinish                               bool // leave out the end of the protocol
+	ErrorEvent                                     bool          // the error comes as "event: error"
+	NoDone, NoFinish                               bool          // leave out the end of the protocol
+	EndDelay                                       time.Duration // from the last token to the end of the protocol
 }
 
 // Server is an http.Handler.

@@ -50,8 +50,9 @@ type command struct {
 	out report.Output
 }
 
-func newCommand() *cobra.Command {
-	c := &command{}
+func newCommand() *cobra.Command { return (&command{}).command() }
+
+func (c *command) command() *cobra.Command {
 	return program.Spec{
 		Name: "serving", Short: "sglang's serving benchmark: its flags, datasets and result table", Long: description, Examples: examples,
 		Define: c.define, Check: c.o.Check, Run: c.run,

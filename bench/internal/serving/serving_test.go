@@ -151,53 +151,6 @@ func TestControlCalls(t *testing.T) {
 	}
 }
 
-// Warm-up prompts are not measured ones, and warm-up keeps to the limit (B5, B6).
-func TestWarmUp(t *testing.T) {
-	mock, url := benchtest.Serve(t, mockserver.Config{TTFT: 2 * time.Millisecond})
-	code, _, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "2", "--random-output-len", "2", "--warmup-requests", "6", "--max-concurrency", "2")
-	if code != program.ExitOK {
-		t.Fatal(stderr)
-	}
-	seen := map[string]bool{}
-	for _, body := range mock.Bodies() {
-		if seen[body] {
-			t.Errorf("sent twice: %s", body)
-		}
-		seen[body] = true
-	}
-	if len(seen) != 8 || mock.PeakInFlight() > 2 {
-		t.Errorf("%d requests, %d at a time; want 8, at most 2", len(seen), mock.PeakInFlight())
-	}
-}
-
-// A7: recorded times are kept, on any backend.
-func TestTrace(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "trace.jsonl")
-	text := `{"timestamp":0,"input_length":3,"output_length":2,"hash_ids":[1]}
-{"timestamp":100,"input_length":4,"output_length":2,"hash_ids":[1]}
-`
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	_, url := benchtest.Serve(t, mockserver.Config{})
-	file := filepath.Join(t.TempDir(), "out.jsonl")
-	code, stdout, stderr := output(t.Context(), "--backend", "vllm-chat", "--base-url", url, "--dataset-name", "mooncake", "--dataset-path", path, "--mooncake-slowdown-factor", "0.5", "--output-file", file, "--output-details")
-	if code != program.ExitOK {
-		t.Fatal(stderr)
-	}
-	benchtest.WantLines(t, stdout, `^Traffic request rate:                    trace     $`, `has only 2 usable requests`)
-	var got struct {
-		Intended []float64 `json:"intended_times"`
-	}
-	data, err := os.ReadFile(file)
-	if err != nil || json.Unmarshal(data, &got) != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]float64{0, 0.05}, got.Intended); diff != "" {
-		t.Errorf("times (-want +got):\n%s", diff)
-	}
-}
-
 // bodiesOf runs the chat backend on an otherwise idle server and returns the
 // conversations it sent, as "role: content" a line each.
 func bodiesOf(t *testing.T, cfg mockserver.Config, args ...string) (talks []string, stdout string) {
@@ -286,18 +239,6 @@ func TestMultiTurn(t *testing.T) {
 	}
 }
 
-// Rounds of a session wait for each other too (B15), with the prompt of the recorded length.
-func TestMooncakeRounds(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "trace.jsonl")
-	if err := os.WriteFile(path, []byte(`{"timestamp":0,"input_length":3,"output_length":2,"hash_ids":[1]}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	talks, _ := bodiesOf(t, mockserver.Config{}, "--dataset-name", "mooncake", "--dataset-path", path, "--mooncake-num-rounds", "2")
-	if len(talks) != 2 || !strings.HasPrefix(talks[0], "user: Round 1: t") || !strings.HasPrefix(talks[1], talks[0]+"\nassistant:  t0 t1\nuser: Round 2: t") {
-		t.Errorf("%q", talks)
-	}
-}
-
 func TestVLLMTable(t *testing.T) {
 	_, url := benchtest.Serve(t, mockserver.Config{FailEvery: 2})
 	code, stdout, _ := output(t.Context(), "--backend", "vllm", "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "4", "--random-output-len", "2", "--warmup-requests", "0", "--vllm-table", "--max-error-rate", "0.25")
@@ -305,16 +246,6 @@ func TestVLLMTable(t *testing.T) {
 		t.Errorf("exit code %d with half of the requests failed", code)
 	}
 	benchtest.WantLines(t, stdout, `^Failed requests:                         2         $`, `^---------------Inter-token Latency----------------$`)
-}
-
-// A15: what an answer in one piece cannot tell is not shown as 0.
-func TestNoStream(t *testing.T) {
-	_, url := benchtest.Serve(t, mockserver.Config{})
-	code, stdout, stderr := output(t.Context(), "--base-url", url, "--dataset-name", "random-ids", "--num-prompts", "2", "--disable-stream", "--random-output-len", "4", "--random-range-ratio", "1")
-	if code != program.ExitOK {
-		t.Fatal(stderr)
-	}
-	benchtest.WantLines(t, stdout, `^Total generated tokens:                  8         $`, `^Mean TTFT \(ms\):                          n/a       $`, `^Mean TPOT \(ms\):                          n/a       $`, `^Mean ITL \(ms\):                           n/a       $`)
 }
 
 func TestInterrupt(t *testing.T) {
