@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -190,7 +191,8 @@ func TestA55_Metrics(t *testing.T) {
 // TestA56_Access: a preflight needs no key, all that generates or administers
 // does, and readers that stop reading harm nobody.
 func TestA56_Access(t *testing.T) {
-	s := newServer(t, newFake(token("a", 1), atEOS(1)), Config{APIKey: "k", CORSOrigin: "*"})
+	s := newServer(t, newFake(token("a", 1), atEOS(1)), Config{APIKey: "k", CORSOrigin: "*", ProfileDir: t.TempDir()})
+	t.Cleanup(func() { _, _ = s.endProfile() }) // which the calls below may have begun
 	request := func(method, path, body string, header map[string]string) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 		if err != nil {
@@ -226,32 +228,36 @@ func TestA56_Access(t *testing.T) {
 // TestA56_StuckReaders: the clients that read get their answers while those that
 // don't are given up.
 func TestA56_StuckReaders(t *testing.T) {
-	long := strings.Repeat("x", 64<<10)
-	var script []llm.Event
-	for i := range 200 {
-		script = append(script, token(long, i+1))
+	const stuck, normal = 20, 10
+	text := strings.Repeat("x", 64<<10)
+	var long []llm.Event // more than the connection's buffers hold
+	for i := range 400 {
+		long = append(long, token(text, i+1))
 	}
-	e := newFake(append(script, atEOS(200))...)
+	e := newFake()
+	e.scripts = slices.Concat(slices.Repeat([][]llm.Event{long}, stuck), slices.Repeat([][]llm.Event{{token("a", 1), atEOS(1)}}, normal))
 	url, client := listen(t, newServer(t, e, Config{WriteTimeout: 300 * time.Millisecond}))
-	const stuck = 50
 	for range stuck {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
+		if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			t.Fatal(err)
+		}
 		body := `{"stream":true,` + hi + `}`
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)
 	}
 	eventually(t, "all run", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.requests) == stuck })
-	var normal sync.WaitGroup
-	for range 10 {
-		normal.Go(func() {
+	var readers sync.WaitGroup
+	for range normal {
+		readers.Go(func() {
 			if got := send(t.Context(), client, url+chatPath, `{"stream":true,`+hi+`}`); !strings.HasSuffix(got, "data: [DONE]\n\n") {
 				t.Errorf("a reader got %.200q", got)
 			}
 		})
 	}
-	normal.Wait()
+	readers.Wait()
 	eventually(t, "the stuck ones are given up", func() bool { return e.live.Load() == 0 && e.aborted.Load() == stuck })
 }
