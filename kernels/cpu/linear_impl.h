@@ -23,12 +23,12 @@ ALWAYS int stream_panels(int quant, int rows) {
 #define QUANT_STREAM_TILES(X) X(8, 1) X(4, 1) X(4, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
 #define QUANT_BLOCKED_TILES(X) ROWS_1_6(X, 2) ROWS_1_6(X, 1)
 #elif defined(MSGL_ISA_AVX2) || defined(__aarch64__)
-enum { LINEAR_ROWS = 6, QUANT8_ROWS = 3, QUANT4_ROWS = 6, BLOCKED_PANELS = 1 };
-ALWAYS int stream_panels(int quant, int rows) { return quant ? (rows == 1 ? 2 : 1) : rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
-#define STREAM_TILES(X) X(4, 1) X(2, 1) X(2, 2) X(2, 3) X(1, 4) X(1, 5) X(1, 6)
-#define BLOCKED_TILES(X) ROWS_1_6(X, 1)
-#define QUANT_STREAM_TILES(X) X(2, 1) ROWS_1_6(X, 1)
-#define QUANT_BLOCKED_TILES(X) ROWS_1_6(X, 1)
+enum { LINEAR_ROWS = 4, QUANT8_ROWS = 2, QUANT4_ROWS = 4, BLOCKED_PANELS = 1 };
+ALWAYS int stream_panels(int quant, int rows) { return quant ? (rows == 1 ? 2 : 1) : rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+#define STREAM_TILES(X) X(4, 1) X(2, 1) X(2, 2) X(1, 3) X(1, 4)
+#define BLOCKED_TILES(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4)
+#define QUANT_STREAM_TILES(X) X(2, 1) X(1, 2) X(1, 3) X(1, 4)
+#define QUANT_BLOCKED_TILES(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4)
 #else
 enum { LINEAR_ROWS = 3, QUANT8_ROWS = 2, QUANT4_ROWS = 2, BLOCKED_PANELS = 1 };
 ALWAYS int stream_panels(int quant, int rows) { return rows == 1 && !quant ? 2 : 1; }
@@ -42,6 +42,7 @@ ALWAYS int stream_panels(int quant, int rows) { return rows == 1 && !quant ? 2 :
 
 enum {
   MAX_PANELS = 8,
+  TILE_ROWS = 12,     // the most that any tile has
   LINE = 64,
   AHEAD = 8192,       // bytes that a stream is prefetched ahead
   CHUNK = 8192,       // bytes of a panel that stay in L1 while the rows pass over them
@@ -71,7 +72,7 @@ ALWAYS vf weights(int bf16, const char *w, int half, int v) {
 }
 
 // One pair of columns: two multiply-adds for every accumulator.
-ALWAYS void pair_step(int bf16, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const char *w, size_t panel,
+ALWAYS void pair_step(int bf16, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel,
                       const float *x) {
   UNROLL for (int half = 0; half < 2; half++) {
     vf wv[MAX_PANELS][NV];
@@ -96,7 +97,7 @@ ALWAYS void prefetch_panels(int bf16, int np, const char *p, size_t panel) {
 
 // All steps, prefetching AHEAD bytes ahead in every stream; at a panel's end that
 // is the start of the panel that the stream goes on with, np panels further.
-ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const linear_tile *t) {
+ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const linear_tile *t) {
   const msgl_step step = msgl_step_of(dtype);
   const char *w = t->w, *x = t->x, *flags = t->flags;
   int turn = t->steps - AHEAD / step.bytes;
@@ -119,7 +120,7 @@ ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_RO
   }
 }
 
-ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const linear_tile *t) {
+ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const linear_tile *t) {
   const msgl_step step = msgl_step_of(dtype);
   const char *w = t->w, *ahead = t->ahead, *x = t->x, *flags = t->flags;
   for (int k = 0; k < t->steps; k++) {
@@ -144,7 +145,7 @@ ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROW
 }
 
 ALWAYS void run_tile(int dtype, int stream, int np, int nb, const linear_tile *t) {
-  vf acc[MAX_PANELS][LINEAR_ROWS][NV];
+  vf acc[MAX_PANELS][TILE_ROWS][NV];
   UNROLL for (int p = 0; p < np; p++) {
     UNROLL for (int b = 0; b < nb; b++) {
       UNROLL for (int v = 0; v < NV; v++) {

@@ -102,10 +102,10 @@ ALWAYS int32_t load_i32(const char *p) {
 }
 
 // The sums of integers of one group: sum[p][b] over its columns.
-ALWAYS void group_sums(const msgl_quant *q, int np, int nb, int_sum sum[MAX_PANELS][LINEAR_ROWS][NV], const char *lines, size_t panel,
+ALWAYS void group_sums(const msgl_quant *q, int np, int nb, int_sum sum[MAX_PANELS][TILE_ROWS][NV], const char *lines, size_t panel,
                        const char *x, size_t ahead, int stream) {
   const int per_line = 8 / q->bits;  // groups of four columns
-  for (int l = 0; l < q->group / 4 / per_line; l++) {
+  ROLLED for (int l = 0; l < q->group / 4 / per_line; l++) {  // unrolled, compilers reorder the sums and run out of registers
     UNROLL for (int half = 0; half < per_line; half++) {
       vu w[MAX_PANELS][NV];
       UNROLL for (int p = 0; p < np; p++) {
@@ -128,7 +128,7 @@ ALWAYS void group_sums(const msgl_quant *q, int np, int nb, int_sum sum[MAX_PANE
 }
 
 // One step of 64 columns. w: the step of the first panel; x: the packed step
-ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS][NV], const char *w, size_t panel, const char *x,
+ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel, const char *x,
                        size_t ahead, int stream) {
   const msgl_quant q = msgl_quant_of(dtype);
   const int groups = MSGL_QUANT_STEP / q.group, group_bytes = q.group * LANES * q.bits / 8;
@@ -139,7 +139,7 @@ ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][LINEAR_ROWS
     UNROLL for (int i = 0; i < step.head; i += LINE) __builtin_prefetch(w + (size_t)p * panel + ahead + i, 0, 3);
   }
   for (int g = 0; g < groups; g++) {
-    int_sum sum[MAX_PANELS][LINEAR_ROWS][NV];
+    int_sum sum[MAX_PANELS][TILE_ROWS][NV];
     UNROLL for (int b = 0; b < nb; b++) {
       int32_t start = q.minimum ? 0 : load_i32(rest + (g * nb + b) * 4);
       UNROLL for (int p = 0; p < np; p++) {
