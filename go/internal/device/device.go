@@ -64,8 +64,8 @@ func (w Weight) Check(maxRows, maxCols int) error {
 }
 
 // Device holds memory and runs op lists. Alloc, Load and Close are for one
-// goroutine; Write and Read may run while a list runs if they don't touch memory
-// that the list uses.
+// goroutine. Alloc may run while a list runs, and so may Write and Read if they
+// don't touch memory that the list uses.
 type Device interface {
 	// Name is what --device calls it: "cpu", "ref".
 	Name() string

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
@@ -18,6 +19,7 @@ const (
 
 // memory is a list of segments, one per allocation.
 type memory struct {
+	mu   sync.RWMutex
 	segs [][]byte
 }
 
@@ -39,12 +41,16 @@ func (m *memory) alloc(n int64) (ops.Addr, error) {
 	if n < 0 || n > maxAlloc {
 		return 0, fmt.Errorf("ref: alloc: %d bytes; want 0 to %d", n, int64(maxAlloc))
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.segs = append(m.segs, make([]byte, n))
 	return ops.Addr(len(m.segs)) << segShift, nil
 }
 
 // bytes returns the n bytes at a.
 func (m *memory) bytes(a ops.Addr, n int64) ([]byte, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	seg, off := int(a>>segShift)-1, int64(a&(1<<segShift-1))
 	if seg < 0 || seg >= len(m.segs) {
 		return nil, fmt.Errorf("address %#x is in no allocation", uint64(a))
@@ -53,6 +59,12 @@ func (m *memory) bytes(a ops.Addr, n int64) ([]byte, error) {
 		return nil, fmt.Errorf("%d bytes at offset %d of an allocation of %d bytes", n, off, size)
 	}
 	return m.segs[seg][off : off+n], nil
+}
+
+func (m *memory) free() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.segs = nil
 }
 
 // view is a tensor whose memory has been found.

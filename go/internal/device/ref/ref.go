@@ -117,7 +117,7 @@ func (d *Device) Wait() error {
 
 // Close frees all memory.
 func (d *Device) Close() error {
-	d.mem = memory{}
+	d.mem.free()
 	return nil
 }
 
