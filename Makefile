@@ -101,6 +101,10 @@ bench-online: setup ## What the server costs: the same load over HTTP and by llm
 soak: setup ## 500 clients that stream, some of which leave, for SOAKTIME=3m: answers are right, nothing leaks
 	MINISGL_SOAK=$(SOAKTIME) go test ./go/internal/server -run TestSoak -v -count 1 -timeout 1h
 
+.PHONY: bench-sglang
+bench-sglang: setup ## bench/serving beside sglang's own client: same requests, layout, token totals (3 min, 400 MB once)
+	@$(PY) scripts/sglang_parity.py
+
 .PHONY: wheel
 wheel: setup ## Build a wheel, install it into an empty environment and try it
 	@scripts/wheel.sh

@@ -30,6 +30,7 @@ const examples = `  # first token after 20 ms, then one each 5 ms
 type command struct {
 	cfg     Config
 	address string
+	record  string
 }
 
 func newCommand() *cobra.Command {
@@ -42,6 +43,7 @@ func newCommand() *cobra.Command {
 
 func (c *command) define(f *pflag.FlagSet) {
 	f.StringVar(&c.address, "listen", "127.0.0.1:1919", "address to listen on")
+	f.StringVar(&c.record, "record", "", "append the body of each generation request to this file, a line each")
 	f.StringVar(&c.cfg.Model, "model", "mock", "name of the model")
 	f.DurationVar(&c.cfg.TTFT, "ttft", 20*time.Millisecond, "time to the first token")
 	f.DurationVar(&c.cfg.ITL, "itl", 5*time.Millisecond, "time between tokens")
@@ -74,7 +76,15 @@ func (c *command) check(*pflag.FlagSet) error {
 	})
 }
 
-func (c *command) serve(ctx context.Context, stdout, _ io.Writer) error {
+func (c *command) serve(ctx context.Context, stdout, _ io.Writer) (err error) {
+	if c.record != "" {
+		file, err := program.OpenOutput("record", c.record)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		c.cfg.Record = file
+	}
 	listener, err := net.Listen("tcp", c.address)
 	if err != nil {
 		return program.Usage(fmt.Errorf("--listen: %w", err))

@@ -54,7 +54,8 @@ type Config struct {
 	Comments bool   // a comment before each event
 	OneByte  bool   // each byte in a write of its own
 
-	Forget bool // keep no bodies, headers and calls
+	Forget bool      // keep no bodies, headers and calls
+	Record io.Writer // gets the body of each generation request, a line each; nil: nothing does
 
 	FailEvery  int    // each so-manieth request is refused
 	FailStatus int    // with this status; 0 means 500
@@ -156,6 +157,9 @@ func (s *Server) enter(body string, header http.Header) int {
 	if !s.cfg.Forget {
 		s.bodies = append(s.bodies, body)
 		s.headers = append(s.headers, header.Clone())
+	}
+	if s.cfg.Record != nil {
+		_, _ = fmt.Fprintln(s.cfg.Record, strings.ReplaceAll(body, "\n", " ")) // a full disk ends no answer
 	}
 	s.requests++
 	s.inFlight++

@@ -229,14 +229,17 @@ func TestTableBlocks(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Traffic request rate:                    trace     \n",
-		"Concurrency:                             2.86      \nAccept length:                           2.50      \n---",
-		`Max ITL (ms):                            35.16     
+		`Concurrency:                             2.86      
+Accept length:                           2.50      
 ---------------------Goodput----------------------
 SLOs (ms):                               ttft:60 tpot:6.5
 Request goodput (req/s):                 3.97      
 SLO attainment (%):                      25.00     
 TTFT SLO attainment (%):                 50.00     
 TPOT SLO attainment (%):                 100.00    
+----------------End-to-End Latency----------------
+`,
+		`Max ITL (ms):                            35.16     
 ----------------Cache Hit Details-----------------
 Total prompt tokens:                     141       
 Total cached tokens:                     47        
