@@ -61,7 +61,23 @@ func (r *recorder) Write(p []byte) (int, error) {
 // Unwrap serves http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// observe bounds the time that a body may take to arrive (net/http reads on even
+const (
+	requestIDHeader = "X-Request-Id"
+	maxRequestID    = 128 // bytes
+)
+
+// requestID is what the caller names a request by, so that it finds it in the
+// log, or a name of ours.
+func (s *Server) requestID(r *http.Request) string {
+	id := r.Header.Get(requestIDHeader)
+	odd := func(c rune) bool { return c < '!' || c > '~' }
+	if id == "" || len(id) > maxRequestID || strings.ContainsFunc(id, odd) {
+		return s.newID()
+	}
+	return id
+}
+
+// observe names a request, bounds the time that a body may take to arrive (net/http reads on even
 // if the handler doesn't), writes the access log and turns a panic into an error response, or,
 // when the response has begun, into a broken connection.
 func (s *Server) observe(next http.Handler) http.Handler {
@@ -69,6 +85,8 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		begin := time.Now()
 		_ = http.NewResponseController(w).SetReadDeadline(begin.Add(s.cfg.ReadTimeout))
 		rec := &recorder{ResponseWriter: w}
+		id := s.requestID(r)
+		w.Header().Set(requestIDHeader, id)
 		defer func() {
 			failure := recover()
 			if failure != nil && failure != any(http.ErrAbortHandler) {
@@ -79,7 +97,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 				}
 			}
 			s.log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
-				slog.Int("status", rec.code), slog.Duration("took", time.Since(begin)), slog.String("from", r.RemoteAddr))
+				slog.Int("status", rec.code), slog.Duration("took", time.Since(begin)), slog.String("from", r.RemoteAddr), slog.String("id", id))
 			if failure != nil {
 				panic(http.ErrAbortHandler)
 			}

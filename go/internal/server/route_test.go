@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,4 +114,22 @@ func TestPanicIsAnswered(t *testing.T) {
 		}
 	}()
 	do(s, "GET", "/", "")
+}
+
+// TestRequestID: a caller's name for a request is echoed if it is one, on errors
+// too; else the server gives one.
+func TestRequestID(t *testing.T) {
+	s := newServer(t, newFake(token("a", 1), atEOS(1)), Config{})
+	for id, want := range map[string]string{"abc-1": "abc-1", "": "0", "a b": "0", strings.Repeat("x", 129): "0", strings.Repeat("x", 128): strings.Repeat("x", 128)} {
+		for _, body := range []string{`{` + hi + `}`, `{`} {
+			r, err := http.NewRequestWithContext(t.Context(), "POST", chatPath, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-Request-Id", id)
+			if got := serve(s, r).Header().Get("X-Request-Id"); got != want {
+				t.Errorf("%q, body %s: echoed as %q", id, body, got)
+			}
+		}
+	}
 }

@@ -14,7 +14,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     add("--dtype", default="auto", help="type of weights and KV: auto, float32 or bfloat16")
     add(
         "--quantization",
-        help="of weights: auto (quantized ones are computed with as they are, unless --dtype float32), none, int8 or int4",
+        help="of weights: auto (quantized ones are used as they are, unless --dtype float32), none, int8 or int4",
     )
     add("--device", help="auto, cpu, or ref (slow; to compare results with)")
     add("--threads", dest="num_threads", type=int, help="CPU threads (default: the cores that the process may use)")
