@@ -24,10 +24,10 @@ ALWAYS int stream_panels(int quant, int rows) {
 #define QUANT_BLOCKED_TILES(X) ROWS_1_6(X, 2) ROWS_1_6(X, 1)
 #elif defined(MSGL_ISA_AVX2) || defined(__aarch64__)
 enum { LINEAR_ROWS = 4, QUANT8_ROWS = 2, QUANT4_ROWS = 4, BLOCKED_PANELS = 1 };
-ALWAYS int stream_panels(int quant, int rows) { return quant ? (rows == 1 ? 2 : 1) : rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+ALWAYS int stream_panels(int quant, int rows) { return quant ? (rows == 1 ? 4 : 1) : rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #define STREAM_TILES(X) X(4, 1) X(2, 1) X(2, 2) X(1, 3) X(1, 4)
 #define BLOCKED_TILES(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4)
-#define QUANT_STREAM_TILES(X) X(2, 1) X(1, 2) X(1, 3) X(1, 4)
+#define QUANT_STREAM_TILES(X) X(4, 1) X(2, 1) X(1, 2) X(1, 3) X(1, 4)
 #define QUANT_BLOCKED_TILES(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4)
 #else
 enum { LINEAR_ROWS = 3, QUANT8_ROWS = 2, QUANT4_ROWS = 2, BLOCKED_PANELS = 1 };

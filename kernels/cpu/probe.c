@@ -5,7 +5,7 @@
 
 #include "pool.h"
 
-enum { READ_BYTES = 512 << 20, READ_ITEM = 1 << 18, FMA_ITEMS = 256, RUNS = 5 };
+enum { READ_BYTES = 512 << 20, READ_ITEM = 1 << 20, FMA_ITEMS = 256, RUNS = 5 };
 
 static double now(void) {
   struct timespec t;

@@ -1,24 +1,25 @@
 // probe_impl.h: what the machine can do, to compare the kernels with.
 
-enum { PROBE_ITEM = 1 << 18, PROBE_FMAS = 1 << 16 };
+enum { PROBE_ITEM = 1 << 20, PROBE_STREAMS = 8, PROBE_FMAS = 1 << 16 };
 
-// Items: PROBE_ITEM bytes of memory to read, in four streams.
+// Items: PROBE_ITEM bytes of memory to read, in several streams, as LINEAR does.
 static void probe_read(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  enum { STREAM = PROBE_ITEM / PROBE_STREAMS };
   const char *p = (const char *)msgl_f32(&job->op->t[0]);
-  vu sum[8];
-  UNROLL for (int i = 0; i < 8; i++) sum[i] = (vu)vset1(0);
+  vu sum[PROBE_STREAMS];
+  UNROLL for (int i = 0; i < PROBE_STREAMS; i++) sum[i] = (vu)vset1(0);
   for (int64_t item = from; item < to; item++) {
     const char *at = p + item * PROBE_ITEM;
-    for (int i = 0; i < PROBE_ITEM / 4; i += 2 * VW * 4) {
-      UNROLL for (int s = 0; s < 4; s++) {
-        const char *line = at + s * (PROBE_ITEM / 4) + i;
-        __builtin_prefetch(line + 4096, 0, 3);
-        sum[2 * s] += vldu(line);
-        sum[2 * s + 1] += vldu(line + VW * 4);
+    for (int i = 0; i < STREAM; i += LINE) {
+      UNROLL for (int s = 0; s < PROBE_STREAMS; s++) {
+        const char *line = at + s * STREAM + i;
+        // At a stream's end, the same stream of the next item.
+        __builtin_prefetch(line + (i + AHEAD < STREAM ? AHEAD : AHEAD + PROBE_ITEM - STREAM), 0, 3);
+        UNROLL for (int j = 0; j < LINE; j += VW * 4) sum[s] += vldu(line + j);
       }
     }
   }
-  UNROLL for (int i = 1; i < 8; i++) sum[0] += sum[i];
+  UNROLL for (int i = 1; i < PROBE_STREAMS; i++) sum[0] += sum[i];
   memcpy(job->own + (size_t)thread * job->own_bytes, &sum[0], sizeof sum[0]);
 }
 
