@@ -34,8 +34,9 @@ type Engine struct {
 	cfg    Config
 	ranks  []*rank
 	runner runner
-	at     int   // the set of inputs that the next Submit fills
-	flying []int // sets that are submitted, in order
+	at     int            // the set of inputs that the next Submit fills
+	flying []int          // sets that are submitted, in order
+	lists  [2][]*ops.List // of each set, one a rank; kept, so that a step allocates nothing
 	scores []core.Score
 	used   map[string]bool
 }
@@ -94,7 +95,7 @@ func (e *Engine) Unused(names []string) []string {
 // Submit starts a batch. The batch must stay unchanged until its Wait; at most
 // two may be in flight.
 func (e *Engine) Submit(b *core.Batch) error {
-	lists := make([]*ops.List, 0, len(e.ranks))
+	lists := e.lists[e.at][:0]
 	for _, r := range e.ranks {
 		in := r.sets[e.at]
 		if err := in.fill(b); err != nil {
@@ -109,6 +110,7 @@ func (e *Engine) Submit(b *core.Batch) error {
 		}
 		lists = append(lists, &in.list)
 	}
+	e.lists[e.at] = lists
 	if err := e.runner.Submit(lists); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}

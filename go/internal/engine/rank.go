@@ -90,6 +90,6 @@ func (r *rank) record(in *inputs) {
 // forward records the model's operations and returns its logits.
 func (r *rank) forward(in *inputs) ops.Tensor {
 	in.list.Reset()
-	mi := in.view(r.ropes, r.last, r.cfg.PageSize)
-	return r.model.Forward(&in.list, &mi, r.kv, r.scratch)
+	in.model = in.view(r.ropes, r.last, r.cfg.PageSize)
+	return r.model.Forward(&in.list, &in.model, r.kv, r.scratch)
 }

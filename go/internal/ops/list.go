@@ -25,8 +25,8 @@ func (l *List) Err() error { return l.err }
 
 func (l *List) add(op Op) { l.Ops = append(l.Ops, op) }
 
-func (l *List) check(k Kind, ok bool, format string, args ...any) {
-	if !ok && l.err == nil {
+func (l *List) fail(k Kind, format string, args ...any) {
+	if l.err == nil {
 		l.err = fmt.Errorf("ops: operation %d, %s: %s", len(l.Ops), k, fmt.Sprintf(format, args...))
 	}
 }
@@ -39,8 +39,9 @@ func (l *List) check(k Kind, ok bool, format string, args ...any) {
 // last being Sample's table, I32 [1, S]. So a batch can be recorded before the
 // tokens of the batch before it are known to the host.
 func (l *List) Embed(dst, table, ids, last Tensor, scale float32) {
-	l.check(KindEmbed, dst.DType == F32 && dst.Cols == table.Cols && ids.DType == I32 && ids.Cols == dst.Rows,
-		"dst %v, table %v, ids %v", dst, table, ids)
+	if ok := dst.DType == F32 && dst.Cols == table.Cols && ids.DType == I32 && ids.Cols == dst.Rows; !ok {
+		l.fail(KindEmbed, "dst %v, table %v, ids %v", dst, table, ids)
+	}
 	l.add(Op{Kind: KindEmbed, T: [8]Tensor{dst, table, ids, last}, F: [4]float32{scale}})
 }
 
@@ -50,9 +51,12 @@ func (l *List) Embed(dst, table, ids, last Tensor, scale float32) {
 //
 // dst, x and residual are F32 [M, H], w is F32 [1, H]; dst may be x.
 func (l *List) RMSNorm(dst, x, w, residual Tensor, eps float32) {
-	l.check(KindRMSNorm, dst.Rows == x.Rows && dst.Cols == x.Cols && w.Cols == x.Cols && w.DType == F32,
-		"dst %v, x %v, w %v", dst, x, w)
-	l.check(KindRMSNorm, !residual.Valid() || residual.Rows == x.Rows && residual.Cols == x.Cols, "residual %v, x %v", residual, x)
+	if ok := dst.Rows == x.Rows && dst.Cols == x.Cols && w.Cols == x.Cols && w.DType == F32; !ok {
+		l.fail(KindRMSNorm, "dst %v, x %v, w %v", dst, x, w)
+	}
+	if ok := !residual.Valid() || residual.Rows == x.Rows && residual.Cols == x.Cols; !ok {
+		l.fail(KindRMSNorm, "residual %v, x %v", residual, x)
+	}
 	l.add(Op{Kind: KindRMSNorm, T: [8]Tensor{dst, x, w, residual}, F: [4]float32{eps}})
 }
 
@@ -62,8 +66,12 @@ func (l *List) RMSNorm(dst, x, w, residual Tensor, eps float32) {
 // absent. Every element is one chain of fused multiply-adds over k = 0, 1, …,
 // K-1, whatever M is: a row's result does not depend on the rows beside it.
 func (l *List) Linear(dst, x, w, bias Tensor) {
-	l.check(KindLinear, dst.Rows == x.Rows && dst.Cols == w.Rows && x.Cols == w.Cols, "dst %v, x %v, w %v", dst, x, w)
-	l.check(KindLinear, !bias.Valid() || bias.Cols == dst.Cols && bias.DType == F32, "bias %v, dst %v", bias, dst)
+	if ok := dst.Rows == x.Rows && dst.Cols == w.Rows && x.Cols == w.Cols; !ok {
+		l.fail(KindLinear, "dst %v, x %v, w %v", dst, x, w)
+	}
+	if ok := !bias.Valid() || bias.Cols == dst.Cols && bias.DType == F32; !ok {
+		l.fail(KindLinear, "bias %v, dst %v", bias, dst)
+	}
 	l.add(Op{Kind: KindLinear, T: [8]Tensor{dst, x, w, bias}})
 }
 
@@ -89,10 +97,15 @@ type Rope struct {
 //
 // kCache and vCache are [pages·pageSize, KV·D] in a layout of the device's own.
 func (l *List) RopeStore(qkv Tensor, r Rope, kCache, vCache, qNorm, kNorm Tensor, h Heads, eps float32) {
-	l.check(KindRopeStore, int(qkv.Cols) == (h.Q+2*h.KV)*h.Dim, "qkv %v, heads %+v", qkv, h)
-	l.check(KindRopeStore, r.Positions.Cols == qkv.Rows && r.Slots.Cols == qkv.Rows, "qkv %v, positions %v, slots %v", qkv, r.Positions, r.Slots)
-	l.check(KindRopeStore, int(r.Table.Cols) == h.Dim && int(kCache.Cols) == h.KV*h.Dim && kCache.Cols == vCache.Cols,
-		"table %v, cache %v, heads %+v", r.Table, kCache, h)
+	if ok := int(qkv.Cols) == (h.Q+2*h.KV)*h.Dim; !ok {
+		l.fail(KindRopeStore, "qkv %v, heads %+v", qkv, h)
+	}
+	if ok := r.Positions.Cols == qkv.Rows && r.Slots.Cols == qkv.Rows; !ok {
+		l.fail(KindRopeStore, "qkv %v, positions %v, slots %v", qkv, r.Positions, r.Slots)
+	}
+	if ok := int(r.Table.Cols) == h.Dim && int(kCache.Cols) == h.KV*h.Dim && kCache.Cols == vCache.Cols; !ok {
+		l.fail(KindRopeStore, "table %v, cache %v, heads %+v", r.Table, kCache, h)
+	}
 	l.add(Op{
 		Kind: KindRopeStore,
 		T:    [8]Tensor{qkv, r.Positions, r.Slots, r.Table, kCache, vCache, qNorm, kNorm},
@@ -118,9 +131,15 @@ type Paged struct {
 // block's size, so a row's result does not depend on chunking or batching.
 // window > 0 restricts a row to its last window positions.
 func (l *List) Attention(dst, q Tensor, p Paged, kCache, vCache Tensor, h Heads, scale float32, window int) {
-	l.check(KindAttention, dst.Rows == q.Rows && dst.Cols == q.Cols && int(q.Cols) == h.Q*h.Dim, "dst %v, q %v, heads %+v", dst, q, h)
-	l.check(KindAttention, p.CuQLens.Cols == p.Table.Rows+1 && p.KVLens.Cols == p.Table.Rows, "table %v, cu_q_lens %v, kv_lens %v", p.Table, p.CuQLens, p.KVLens)
-	l.check(KindAttention, h.KV > 0 && h.Q%h.KV == 0 && int(kCache.Cols) == h.KV*h.Dim, "heads %+v, cache %v", h, kCache)
+	if ok := dst.Rows == q.Rows && dst.Cols == q.Cols && int(q.Cols) == h.Q*h.Dim; !ok {
+		l.fail(KindAttention, "dst %v, q %v, heads %+v", dst, q, h)
+	}
+	if ok := p.CuQLens.Cols == p.Table.Rows+1 && p.KVLens.Cols == p.Table.Rows; !ok {
+		l.fail(KindAttention, "table %v, cu_q_lens %v, kv_lens %v", p.Table, p.CuQLens, p.KVLens)
+	}
+	if ok := h.KV > 0 && h.Q%h.KV == 0 && int(kCache.Cols) == h.KV*h.Dim; !ok {
+		l.fail(KindAttention, "heads %+v, cache %v", h, kCache)
+	}
 	l.add(Op{
 		Kind: KindAttention,
 		T:    [8]Tensor{dst, q, kCache, vCache, p.Table, p.CuQLens, p.KVLens},
@@ -133,8 +152,12 @@ func (l *List) Attention(dst, q Tensor, p Paged, kCache, vCache Tensor, h Heads,
 // dst = activation(gateUp[:, :F]) * gateUp[:, F:]. dst is F32 [M, F], gateUp F32
 // [M, 2F].
 func (l *List) ActMul(dst, gateUp Tensor, a Activation) {
-	l.check(KindActMul, dst.Rows == gateUp.Rows && 2*dst.Cols == gateUp.Cols, "dst %v, gate_up %v", dst, gateUp)
-	l.check(KindActMul, a == SiLU || a == GELUTanh, "activation %d", a)
+	if ok := dst.Rows == gateUp.Rows && 2*dst.Cols == gateUp.Cols; !ok {
+		l.fail(KindActMul, "dst %v, gate_up %v", dst, gateUp)
+	}
+	if ok := a == SiLU || a == GELUTanh; !ok {
+		l.fail(KindActMul, "activation %d", a)
+	}
 	l.add(Op{Kind: KindActMul, T: [8]Tensor{dst, gateUp}, I: [8]int32{int32(a)}})
 }
 
@@ -146,13 +169,17 @@ func (l *List) AllGather(dst, x Tensor) {
 	if dst.Addr == x.Addr {
 		return
 	}
-	l.check(KindAllGather, dst.Rows == x.Rows && dst.Cols >= x.Cols, "dst %v, x %v", dst, x)
+	if ok := dst.Rows == x.Rows && dst.Cols >= x.Cols; !ok {
+		l.fail(KindAllGather, "dst %v, x %v", dst, x)
+	}
 	l.add(Op{Kind: KindAllGather, T: [8]Tensor{dst, x}})
 }
 
 // GatherRows copies rows: dst[r] = x[rows[r]]. dst is F32 [R, H], rows I32 [1, R].
 func (l *List) GatherRows(dst, x, rows Tensor) {
-	l.check(KindGatherRows, dst.Cols == x.Cols && rows.Cols == dst.Rows, "dst %v, x %v, rows %v", dst, x, rows)
+	if ok := dst.Cols == x.Cols && rows.Cols == dst.Rows; !ok {
+		l.fail(KindGatherRows, "dst %v, x %v, rows %v", dst, x, rows)
+	}
 	l.add(Op{Kind: KindGatherRows, T: [8]Tensor{dst, x, rows}})
 }
 

@@ -25,10 +25,16 @@ func ExpertRows(rows int) int { return (rows + ExpertPanel - 1) / ExpertPanel * 
 // each expert's gate, up and down as a gated layer has them, and then rows of
 // zeros up to ExpertRows. dst may be x.
 func (l *List) MoE(dst, x, logits, gateUp, down Tensor, e Experts) {
-	l.check(KindMoE, dst.Rows == x.Rows && dst.Cols == x.Cols && logits.Rows == x.Rows, "dst %v, x %v, logits %v", dst, x, logits)
-	l.check(KindMoE, int(gateUp.Rows) == int(logits.Cols)*ExpertRows(2*int(down.Cols)) && gateUp.Cols == x.Cols &&
-		int(down.Rows) == int(logits.Cols)*ExpertRows(int(x.Cols)), "gate_up %v, down %v, x %v, logits %v", gateUp, down, x, logits)
-	l.check(KindMoE, e.TopK >= 1 && e.TopK <= int(logits.Cols), "%d of %d experts", e.TopK, logits.Cols)
+	if ok := dst.Rows == x.Rows && dst.Cols == x.Cols && logits.Rows == x.Rows; !ok {
+		l.fail(KindMoE, "dst %v, x %v, logits %v", dst, x, logits)
+	}
+	if !(int(gateUp.Rows) == int(logits.Cols)*ExpertRows(2*int(down.Cols)) && gateUp.Cols == x.Cols &&
+		int(down.Rows) == int(logits.Cols)*ExpertRows(int(x.Cols))) {
+		l.fail(KindMoE, "gate_up %v, down %v, x %v, logits %v", gateUp, down, x, logits)
+	}
+	if ok := e.TopK >= 1 && e.TopK <= int(logits.Cols); !ok {
+		l.fail(KindMoE, "%d of %d experts", e.TopK, logits.Cols)
+	}
 	op := Op{Kind: KindMoE, T: [8]Tensor{dst, x, logits, gateUp, down}, I: [8]int32{int32(e.TopK)}}
 	if e.Normalise {
 		op.I[1] = 1

@@ -26,8 +26,12 @@ const SamplingWords = 8
 // et al., 2011) with key (SeedLo, SeedHi) and counter (Position, 0, 0, 0),
 // divided by 2³²: it depends on nothing but the request and the position.
 func (l *List) Sample(next, logits, args, last Tensor, vocab int) {
-	l.check(KindSample, next.Cols == logits.Rows && args.Rows == logits.Rows && args.Cols == SamplingWords, "next %v, logits %v, args %v", next, logits, args)
-	l.check(KindSample, vocab > 0 && vocab <= int(logits.Cols), "vocab %d, logits %v", vocab, logits)
+	if ok := next.Cols == logits.Rows && args.Rows == logits.Rows && args.Cols == SamplingWords; !ok {
+		l.fail(KindSample, "next %v, logits %v, args %v", next, logits, args)
+	}
+	if ok := vocab > 0 && vocab <= int(logits.Cols); !ok {
+		l.fail(KindSample, "vocab %d, logits %v", vocab, logits)
+	}
 	l.add(Op{Kind: KindSample, T: [8]Tensor{next, logits, args, last}, I: [8]int32{int32(vocab)}})
 }
 
@@ -56,8 +60,9 @@ const AdjustmentWords = 8
 // that of Embed: -(s+1) stands for last[s]. Arithmetic is in float32, in this order:
 // x - (Frequency·count + Presence), the repetition penalty, x + bias.
 func (l *List) Adjust(logits, rows, data, last Tensor, vocab int) {
-	l.check(KindAdjust, rows.Cols == AdjustmentWords && data.DType == I32 && vocab > 0 && vocab <= int(logits.Cols),
-		"logits %v, rows %v, data %v, vocab %d", logits, rows, data, vocab)
+	if ok := rows.Cols == AdjustmentWords && data.DType == I32 && vocab > 0 && vocab <= int(logits.Cols); !ok {
+		l.fail(KindAdjust, "logits %v, rows %v, data %v, vocab %d", logits, rows, data, vocab)
+	}
 	l.add(Op{Kind: KindAdjust, T: [8]Tensor{logits, rows, data, last}, I: [8]int32{int32(vocab)}})
 }
 
@@ -82,8 +87,11 @@ const ScoringWords = 4
 // token id and the bits of its log-probability, the likeliest first, of equals
 // the smaller id first. A NaN counts as -Inf.
 func (l *List) Logprobs(dst, logits, rows, next Tensor, vocab int) {
-	l.check(KindLogprobs, dst.Rows == rows.Rows && rows.Cols == ScoringWords && dst.Cols%2 == 1 && dst.DType == I32 && vocab > 0 && vocab <= int(logits.Cols),
-		"dst %v, logits %v, rows %v, vocab %d", dst, logits, rows, vocab)
-	l.check(KindLogprobs, !next.Valid() || next.Cols == logits.Rows, "next %v, logits %v", next, logits)
+	if ok := dst.Rows == rows.Rows && rows.Cols == ScoringWords && dst.Cols%2 == 1 && dst.DType == I32 && vocab > 0 && vocab <= int(logits.Cols); !ok {
+		l.fail(KindLogprobs, "dst %v, logits %v, rows %v, vocab %d", dst, logits, rows, vocab)
+	}
+	if ok := !next.Valid() || next.Cols == logits.Rows; !ok {
+		l.fail(KindLogprobs, "next %v, logits %v", next, logits)
+	}
 	l.add(Op{Kind: KindLogprobs, T: [8]Tensor{dst, logits, rows, next}, I: [8]int32{int32(vocab)}})
 }
