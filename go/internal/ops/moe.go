@@ -28,8 +28,8 @@ func (l *List) MoE(dst, x, logits, gateUp, down Tensor, e Experts) {
 	if ok := dst.Rows == x.Rows && dst.Cols == x.Cols && logits.Rows == x.Rows; !ok {
 		l.fail(KindMoE, "dst %v, x %v, logits %v", dst, x, logits)
 	}
-	if !(int(gateUp.Rows) == int(logits.Cols)*ExpertRows(2*int(down.Cols)) && gateUp.Cols == x.Cols &&
-		int(down.Rows) == int(logits.Cols)*ExpertRows(int(x.Cols))) {
+	if ok := int(gateUp.Rows) == int(logits.Cols)*ExpertRows(2*int(down.Cols)) && gateUp.Cols == x.Cols &&
+		int(down.Rows) == int(logits.Cols)*ExpertRows(int(x.Cols)); !ok {
 		l.fail(KindMoE, "gate_up %v, down %v, x %v, logits %v", gateUp, down, x, logits)
 	}
 	if ok := e.TopK >= 1 && e.TopK <= int(logits.Cols); !ok {
