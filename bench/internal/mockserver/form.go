@@ -179,6 +179,6 @@ func (s *Server) metrics(w http.ResponseWriter) {
 	if s.cfg.Slots > 0 {
 		running = min(running, s.cfg.Slots)
 	}
-	fmt.Fprintf(w, "# TYPE sglang:num_running_reqs gauge\nsglang:num_running_reqs %d\nsglang:num_queue_reqs %d\nsglang:prompt_tokens_total %d\n",
-		running, s.inFlight-running, s.requests*s.cfg.PromptTokens)
+	fmt.Fprintf(w, "# TYPE sglang:num_running_reqs gauge\nsglang:num_running_reqs %d\nsglang:num_queue_reqs %d\nsglang:prompt_tokens_total %d\nsglang:cached_tokens_total %d\n",
+		running, s.inFlight-running, s.requests*s.cfg.PromptTokens, s.requests*s.cfg.CachedTokens)
 }

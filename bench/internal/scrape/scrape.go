@@ -102,18 +102,39 @@ func Fetch(ctx context.Context, client *loadgen.HTTP, base string) Sample {
 	return Parse(page)
 }
 
-// Load is what a server said of its queue over a time.
+// Load is what a server said of its queue and its prefix cache over a time.
 type Load struct {
 	Samples              int
 	MaxQueue, MeanQueue  float64
 	MaxRunning, sumQueue float64
+	Prompt, Cached       float64 // prompt tokens of that time, and of them those found in the cache; 0 if the server does not tell
+}
+
+// HitRate returns the share of prompt tokens found in the cache; false if it is not known.
+func (l *Load) HitRate() (float64, bool) {
+	if l.Prompt <= 0 {
+		return 0, false
+	}
+	return l.Cached / l.Prompt, true
+}
+
+// counters returns the prompt tokens of the server's life, and those found in its cache.
+func (s Sample) counters() (prompt, cached float64) {
+	prompt, _ = s.find("prompt_tokens_total")
+	cached, ok := s.find("cached_tokens_total", "prefix_cache_hits_total")
+	if !ok {
+		return 0, 0
+	}
+	return prompt, cached
 }
 
 // Watch samples the server each interval until stop is called, which returns
 // what was seen.
 func Watch(ctx context.Context, client *loadgen.HTTP, base string, interval time.Duration) (stop func() Load) {
+	parent := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var load Load
+	prompt, cached := Fetch(ctx, client, base).counters()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		ticker := time.NewTicker(interval)
@@ -130,6 +151,8 @@ func Watch(ctx context.Context, client *loadgen.HTTP, base string, interval time
 	return func() Load {
 		cancel()
 		wg.Wait()
+		load.Prompt, load.Cached = Fetch(parent, client, base).counters()
+		load.Prompt, load.Cached = load.Prompt-prompt, load.Cached-cached
 		return load
 	}
 }

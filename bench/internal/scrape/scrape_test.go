@@ -43,7 +43,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	server := httptest.NewServer(mockserver.New(mockserver.Config{}))
+	mock := mockserver.New(mockserver.Config{PromptTokens: 8, CachedTokens: 6})
+	server := httptest.NewServer(mock)
 	defer server.Close()
 	client := loadgen.NewHTTP(loadgen.HTTPOptions{})
 	defer client.Close()
@@ -51,9 +52,16 @@ func TestWatch(t *testing.T) {
 	for Fetch(t.Context(), client, server.URL) == nil {
 		t.Fatal("no metrics")
 	}
-	time.Sleep(20 * time.Millisecond)
-	if load := stop(); load.MaxQueue != 0 || load.MeanQueue != 0 {
-		t.Errorf("%+v, want an idle server", load)
+	client.Do(t.Context(), loadgen.Call{URL: server.URL + "/generate", Body: []byte(`{"text":"a","stream":true,"sampling_params":{"max_new_tokens":1}}`)})
+	load := stop()
+	if load.MaxQueue != 0 || load.MeanQueue != 0 || load.Prompt != 8 || load.Cached != 6 {
+		t.Errorf("%+v, want a server without a queue and 6 of 8 prompt tokens from its cache", load)
+	}
+	if rate, ok := load.HitRate(); !ok || rate != 0.75 {
+		t.Errorf("hit rate %v, %v", rate, ok)
+	}
+	if _, ok := new(Load).HitRate(); ok {
+		t.Error("a hit rate of nothing")
 	}
 	if Fetch(t.Context(), client, "http://127.0.0.1:1") != nil {
 		t.Error("metrics of no server")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/minisgl/minisgl/bench/internal/curve"
 	"github.com/minisgl/minisgl/bench/internal/metrics"
+	"github.com/minisgl/minisgl/bench/internal/scrape"
 )
 
 // report prints the curve and writes the files.
@@ -44,7 +45,7 @@ func (c *config) report(stdout io.Writer, outcomes []outcome) error {
 
 var csvHeader = strings.Fields(`load repeat seed sent failed duration_s request_throughput output_throughput concurrency
 	mean_ttft_ms median_ttft_ms p99_ttft_ms mean_tpot_ms median_tpot_ms p99_tpot_ms median_itl_ms p99_itl_ms median_e2e_ms p99_e2e_ms
-	p99_queued_e2e_ms sent_rate max_client_lag_ms server_max_queue server_mean_queue server_max_running`)
+	p99_queued_e2e_ms sent_rate max_client_lag_ms server_max_queue server_mean_queue server_max_running server_cache_hit_rate`)
 
 // csvOf has a row for each run. A figure without a sample is empty.
 func csvOf(outcomes []outcome) ([]byte, error) {
@@ -70,9 +71,12 @@ func csvOf(outcomes []outcome) ([]byte, error) {
 			}
 		}
 		row = append(row, number(s.SentRate), number(float64(s.MaxLag)/1e6))
-		server := []string{"", "", ""}
+		server := []string{"", "", "", ""}
 		if o.Server.Samples > 0 {
-			server = []string{number(o.Server.MaxQueue), number(o.Server.MeanQueue), number(o.Server.MaxRunning)}
+			server = []string{number(o.Server.MaxQueue), number(o.Server.MeanQueue), number(o.Server.MaxRunning), ""}
+		}
+		if rate, ok := o.Server.HitRate(); ok {
+			server[3] = number(rate)
 		}
 		if err := w.Write(append(row, server...)); err != nil {
 			return nil, err
@@ -91,18 +95,33 @@ func sample(v float64, s metrics.Stats) string {
 	return number(v)
 }
 
-var columns = []string{"sent / failed", "req/s", "output tok/s", "TTFT median (ms)", "TTFT P99", "TPOT median", "TPOT P99", "E2E P99", "server's queue, max"}
+var columns = []string{"sent / failed", "req/s", "output tok/s", "TTFT median (ms)", "TTFT P99", "TPOT median", "TPOT P99", "E2E P99", "server's queue, max", "its cache hits"}
 
-// cells are the columns of a load.
-func cells(p *curve.Point, outcomes []outcome) []string {
-	queue := "n/a"
-	longest := -1.0
+// serverCells are the longest queue of a load's runs and the cache hits of all of them.
+func serverCells(load float64, outcomes []outcome) (queue, hits string) {
+	queue, hits = "n/a", "n/a"
+	longest, all := -1.0, scrape.Load{}
 	for i := range outcomes {
-		if o := &outcomes[i]; o.Load == p.Load && o.Server.Samples > 0 {
+		o := &outcomes[i]
+		if o.Load != load {
+			continue
+		}
+		if o.Server.Samples > 0 {
 			longest = max(longest, o.Server.MaxQueue)
 			queue = number(longest)
 		}
+		all.Prompt += o.Server.Prompt
+		all.Cached += o.Server.Cached
 	}
+	if rate, ok := all.HitRate(); ok {
+		hits = fmt.Sprintf("%.1f%%", 100*rate)
+	}
+	return queue, hits
+}
+
+// cells are the columns of a load.
+func cells(p *curve.Point, outcomes []outcome) []string {
+	queue, hits := serverCells(p.Load, outcomes)
 	ms := func(v float64, s metrics.Stats) string {
 		if s.Count == 0 {
 			return "n/a"
@@ -111,7 +130,7 @@ func cells(p *curve.Point, outcomes []outcome) []string {
 	}
 	return []string{
 		fmt.Sprintf("%d / %d", p.Sent, p.Failed), fmt.Sprintf("%.2f", p.RequestThroughput), fmt.Sprintf("%.1f", p.OutputThroughput),
-		ms(p.TTFT.Median, p.TTFT), ms(p.TTFT.P99, p.TTFT), ms(p.TPOT.Median, p.TPOT), ms(p.TPOT.P99, p.TPOT), ms(p.E2E.P99, p.E2E), queue,
+		ms(p.TTFT.Median, p.TTFT), ms(p.TTFT.P99, p.TTFT), ms(p.TPOT.Median, p.TPOT), ms(p.TPOT.P99, p.TPOT), ms(p.E2E.P99, p.E2E), queue, hits,
 	}
 }
 
