@@ -55,7 +55,7 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	client := loadgen.NewHTTP(loadgen.HTTPOptions{Timeout: timeout})
+	client := loadgen.NewHTTP(loadgen.HTTPOptions{Timeout: timeout, Dial: c.dial})
 	defer client.Close()
 	b := newBench(c, client, stdout)
 	defer b.close()

@@ -3,8 +3,10 @@
 package onebatchserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,10 +69,12 @@ type config struct {
 	hourCost              float64
 	resultFile            string
 	seed                  uint32
+	dial                  func(ctx context.Context, network, addr string) (net.Conn, error) // nil: over the network
 }
 
-func newCommand() *cobra.Command {
-	c := &config{}
+func newCommand() *cobra.Command { return (&config{}).command() }
+
+func (c *config) command() *cobra.Command {
 	return program.Spec{
 		Name: "onebatchserver", Short: "One batch at a time at a server: time of its prefill and speed of its decoding", Long: description, Examples: examples,
 		Define: c.define, Check: c.check, Run: c.run,

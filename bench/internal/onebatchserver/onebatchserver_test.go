@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/minisgl/minisgl/bench/internal/benchtest"
@@ -27,12 +28,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ms = time.Millisecond
 
-// output runs the program against a mock server, without a result file unless
-// args name one.
+// output runs the program against a mock server, on a clock that only moves when
+// both wait; without a result file unless args name one.
 func output(t *testing.T, cfg mockserver.Config, args string) (mock *mockserver.Server, code int, stdout, stderr string) {
 	t.Helper()
-	mock, url := benchtest.Serve(t, cfg)
-	code, stdout, stderr = benchtest.Output(t.Context(), Program, append([]string{"--base-url", url, "--result-filename", "-"}, strings.Fields(args)...)...)
+	synctest.Test(t, func(t *testing.T) {
+		hosts := benchtest.Hosts{}
+		defer hosts.Close()
+		mock = hosts.Listen("mock", cfg)
+		p := program.Program{Name: Program.Name, Lists: Program.Lists, Command: func() *cobra.Command { return (&config{dial: hosts.Dial}).command() }}
+		code, stdout, stderr = benchtest.Output(t.Context(), p, append([]string{"--base-url", "http://mock", "--result-filename", "-"}, strings.Fields(args)...)...)
+	})
 	return mock, code, stdout, stderr
 }
 

@@ -69,8 +69,9 @@ type config struct {
 	probes     int
 }
 
-func newCommand() *cobra.Command {
-	c := &config{o: &serving.Options{}}
+func newCommand() *cobra.Command { return (&config{o: &serving.Options{}}).command() }
+
+func (c *config) command() *cobra.Command {
 	return program.Spec{
 		Name: "sweep", Short: "Latency and throughput over rising loads, the knee, and a report", Long: description, Examples: examples,
 		Define: c.define, Check: c.check, Run: c.run,

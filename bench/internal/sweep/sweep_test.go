@@ -7,13 +7,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/spf13/cobra"
+
 	"github.com/minisgl/minisgl/bench/internal/benchtest"
 	"github.com/minisgl/minisgl/bench/internal/mockserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
+	"github.com/minisgl/minisgl/bench/internal/serving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,9 +28,17 @@ func output(ctx context.Context, args ...string) (code int, stdout, stderr strin
 
 // A server of 2 slots and 100 ms a request takes 20 requests per second.
 func TestKneeOfAKnownServer(t *testing.T) {
-	_, url := benchtest.Serve(t, mockserver.Config{Slots: 2, TTFT: 99 * time.Millisecond, ITL: time.Millisecond})
 	dir := filepath.Join(t.TempDir(), "out")
-	code, stdout, stderr := output(t.Context(), "--base-url", url, "--rates", "8,200", "--num-prompts", "16", "--output-dir", dir)
+	var code int
+	var stdout, stderr string
+	synctest.Test(t, func(t *testing.T) {
+		hosts := benchtest.Hosts{}
+		defer hosts.Close()
+		hosts.Listen("mock", mockserver.Config{Slots: 2, TTFT: 99 * time.Millisecond, ITL: time.Millisecond})
+		p := program.Program{Name: "sweep", Command: func() *cobra.Command { return (&config{o: &serving.Options{Dial: hosts.Dial}}).command() }}
+		args := "--base-url http://mock --rates 8,200 --num-prompts 16 --dataset-name random-ids --random-input-len 4 --random-output-len 2 --warmup-requests 0 --output-dir "
+		code, stdout, stderr = benchtest.Output(t.Context(), p, strings.Fields(args+dir)...)
+	})
 	if code != program.ExitOK {
 		t.Fatal(stderr)
 	}
