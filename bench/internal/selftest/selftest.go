@@ -267,9 +267,12 @@ func (t *tester) burst(ctx context.Context) ([]figure, error) {
 	}}, nil
 }
 
+// mostOpen keeps a rate that is too high from using up the files that a process may open.
+const mostOpen = 256
+
 func (t *tester) offered(ctx context.Context, rate float64) (metrics.Summary, error) {
 	server := mockserver.New(mockserver.Config{TTFT: time.Millisecond, Forget: true})
-	return measure(ctx, server, load{n: max(int(rate*t.seconds), 2), tokens: 1, rate: rate})
+	return measure(ctx, server, load{n: max(int(rate*t.seconds), 2), tokens: 1, rate: rate, limit: mostOpen})
 }
 
 // rate measures how a high rate is kept.
