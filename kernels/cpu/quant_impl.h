@@ -33,6 +33,9 @@ ALWAYS int_sum sum_begin(int32_t start) {
 ALWAYS int_sum sum_add(int bits, int_sum s, vu w, vi x) {
   s.low = _mm256_add_epi16(s.low, _mm256_maddubs_epi16((__m256i)(bits == 4 ? w : w & 0x0f0f0f0fu), (__m256i)x));
   if (bits == 8) s.high = _mm256_add_epi16(s.high, _mm256_maddubs_epi16((__m256i)(w >> 4 & 0x0f0f0f0fu), (__m256i)x));
+  // Compilers would make a tree of the sums, which takes more registers than there are.
+  __asm__("" : "+x"(s.low));
+  if (bits == 8) __asm__("" : "+x"(s.high));
   return s;
 }
 ALWAYS vi sum_end(int bits, int_sum s, int32_t start) {
@@ -105,7 +108,7 @@ ALWAYS int32_t load_i32(const char *p) {
 ALWAYS void group_sums(const msgl_quant *q, int np, int nb, int_sum sum[MAX_PANELS][TILE_ROWS][NV], const char *lines, size_t panel,
                        const char *x, size_t ahead, int stream) {
   const int per_line = 8 / q->bits;  // groups of four columns
-  ROLLED for (int l = 0; l < q->group / 4 / per_line; l++) {  // unrolled, compilers reorder the sums and run out of registers
+  for (int l = 0; l < q->group / 4 / per_line; l++) {
     UNROLL for (int half = 0; half < per_line; half++) {
       vu w[MAX_PANELS][NV];
       UNROLL for (int p = 0; p < np; p++) {

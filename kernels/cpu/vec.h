@@ -30,11 +30,9 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #define UNROLL _Pragma("unroll")
-#define ROLLED _Pragma("nounroll")
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define UNROLL _Pragma("GCC unroll 64")
-#define ROLLED _Pragma("GCC unroll 1")
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
 #endif
 
