@@ -91,7 +91,7 @@ def test_the_command_line_takes_engine_flags(
     assert json.loads(capsys.readouterr().out)["output_tokens"] == 42
 
 
-@pytest.mark.parametrize("flags", [["--page-size", "0"], ["--attn", "fi"], ["--num-seqs", "0"]])
+@pytest.mark.parametrize("flags", [["--page-size", "0"], ["--attn", "warp"], ["--num-seqs", "0"]])
 def test_bad_values_are_told(tiny: str, capsys: pytest.CaptureFixture[str], flags: list[str]) -> None:
     assert offline.main(["--model", tiny, *flags]) == 1
     assert "must be" in capsys.readouterr().err
