@@ -15,26 +15,14 @@ from pathlib import Path
 
 import llama_cpp as lib
 import numpy as np
+from llama_cpp_quantize import KINDS, requantize
 
 WINDOW = 256
-KINDS = {
-    "bf16": lib.LLAMA_FTYPE_MOSTLY_BF16,
-    "q8_0": lib.LLAMA_FTYPE_MOSTLY_Q8_0,
-    "q4_0": lib.LLAMA_FTYPE_MOSTLY_Q4_0,
-}
 
 
 @lib.llama_log_callback
 def _quiet(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
     pass
-
-
-def requantize(source: Path, path: Path, kind: str) -> None:
-    """Another form of a model, with the types that llama.cpp chooses for it."""
-    params = lib.llama_model_quantize_default_params()
-    params.ftype, params.allow_requantize = KINDS[kind], True
-    if lib.llama_model_quantize(str(source).encode(), str(path).encode(), params) != 0:
-        raise SystemExit(f"llama.cpp could not quantize {source}")
 
 
 def tokenize(model: lib.llama_model_p, text: bytes) -> list[int]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import llama_cpp
 import numpy as np
+from llama_cpp_quantize import requantize
 
 
 def tensors(path: Path) -> dict[str, tuple[list[int], np.ndarray]]:
@@ -86,15 +86,6 @@ def write_bf16(source: Path, path: Path) -> None:
     writer.close()
 
 
-def quantize(source: Path, path: Path, kind: int) -> None:
-    """llama.cpp's quantizer, with its defaults."""
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype = kind
-    params.allow_requantize = True
-    if llama_cpp.llama_model_quantize(str(source).encode(), str(path).encode(), params) != 0:
-        raise SystemExit(f"llama.cpp could not quantize {source}")
-
-
 def main() -> None:
     """Writes the files that are not there yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -106,11 +97,10 @@ def main() -> None:
     if not bf16.exists():
         write_bf16(args.source, bf16.with_suffix(".part"))
         bf16.with_suffix(".part").rename(bf16)
-    kinds = {"q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0, "q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0}
-    for name, kind in kinds.items():
+    for name in ("q8_0", "q4_0"):
         path = args.output / f"{name}.gguf"
         if not path.exists():
-            quantize(bf16, path.with_suffix(".part"), kind)
+            requantize(bf16, path.with_suffix(".part"), name)
             path.with_suffix(".part").rename(path)
 
 
