@@ -71,15 +71,15 @@ type benchResult struct {
 
 // benchReport is what --json prints.
 type benchReport struct {
-	Model        string        `json:"model"`
-	DType        string        `json:"dtype"`
-	Device       string        `json:"device"`
-	Threads      int           `json:"threads"`
-	WeightBytes  int64         `json:"weight_bytes"`
-	BytesPerS    float64       `json:"read_bytes_per_second"`
-	FlopsPerS    float64       `json:"flops_per_second"`
-	FlopsPerStep float64       `json:"flops_per_token"` // of the projections, without the head
-	Results      []benchResult `json:"results"`
+	Model         string        `json:"model"`
+	DType         string        `json:"dtype"`
+	Device        string        `json:"device"`
+	Threads       int           `json:"threads"`
+	WeightBytes   int64         `json:"weight_bytes"`
+	BytesPerS     float64       `json:"read_bytes_per_second"`
+	FlopsPerS     float64       `json:"flops_per_second"`
+	FlopsPerToken float64       `json:"flops_per_token"` // of the projections, without the head
+	Results       []benchResult `json:"results"`
 }
 
 func benchCommand(p *program) *cobra.Command {
@@ -146,7 +146,7 @@ func (p *program) bench(ctx context.Context, flags *engineFlags, cases []benchCa
 	info := e.Info()
 	report := benchReport{
 		Model: info.Model, DType: info.DType, Device: info.Device, Threads: info.Threads, WeightBytes: info.WeightBytes,
-		FlopsPerStep: info.FlopsPerToken, BytesPerS: limits.BytesPerSecond, FlopsPerS: limits.FlopsPerSecond,
+		FlopsPerToken: info.FlopsPerToken, BytesPerS: limits.BytesPerSecond, FlopsPerS: limits.FlopsPerSecond,
 	}
 	b := bencher{e: e, rng: rand.New(rand.NewPCG(1, 2)), vocab: info.VocabSize}
 	if _, err := b.run(ctx, benchCase{Batch: 1, Prompt: 16, Output: 4}); err != nil { // warms up
@@ -281,7 +281,7 @@ func (r benchReport) print(w io.Writer) error {
 		if c.Output > 0 {
 			bandwidth = share(c.Median / float64(c.Batch) * float64(r.WeightBytes) / r.BytesPerS)
 		}
-		fmt.Fprintf(tw, "%v\t%.1f\t%s\t%s\t\n", c.benchCase, c.Median, bandwidth, share(c.Median*r.FlopsPerStep/r.FlopsPerS))
+		fmt.Fprintf(tw, "%v\t%.1f\t%s\t%s\t\n", c.benchCase, c.Median, bandwidth, share(c.Median*r.FlopsPerToken/r.FlopsPerS))
 	}
 	for _, c := range r.Results {
 		c.printOps(tw)

@@ -279,7 +279,6 @@ static void store_partial(const linear_ctx *c, const float *tile, int64_t row, i
   }
 }
 
-// Items: panels.
 // Points a tile at step k of a packed block of nb rows.
 ALWAYS void split_x(linear_tile *t, const char *block, const msgl_linear_plan *plan, int k, int nb, int dtype) {
   size_t bytes = (size_t)msgl_step_of(dtype).x * (size_t)nb;
@@ -288,6 +287,7 @@ ALWAYS void split_x(linear_tile *t, const char *block, const msgl_linear_plan *p
   t->flags = block + 2 * t->more + (size_t)k * (size_t)nb;
 }
 
+// Items: panels.
 static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t to) {
   linear_ctx c = linear_open(job);
   int rows = c.dst->rows, widest = stream_panels(msgl_quant_of(c.w->dtype).bits, rows);

@@ -66,13 +66,18 @@ func weightBytes(cfg Config, c model.Config, ck *weights.Checkpoint) int64 {
 	if len(names) == 0 {
 		return int64(float64(parameters(c)) * packedBytes(cfg.DType))
 	}
-	ld := loader{dtype: cfg.DType, quantization: cfg.Quantization}
 	var bytes float64
 	for _, name := range names {
 		t, _ := ck.Tensor(name)
-		bytes += float64(t.Rows()) * float64(t.Cols()) * packedBytes(ld.weightType([]stacked{{tensor: &t}}))
+		bytes += loadedBytes(cfg, &t)
 	}
 	return int64(bytes)
+}
+
+// loadedBytes estimates the size of a tensor that is loaded by itself.
+func loadedBytes(cfg Config, t *weights.Tensor) float64 {
+	ld := loader{dtype: cfg.DType, quantization: cfg.Quantization}
+	return float64(t.Rows()) * float64(t.Cols()) * packedBytes(ld.weightType([]stacked{{tensor: t}}))
 }
 
 // StepBytes estimates what a decoding step reads of the weights: all but an
@@ -84,8 +89,7 @@ func StepBytes(cfg Config, c model.Config, ck *weights.Checkpoint) int64 {
 	}
 	for _, name := range ck.Names() {
 		if t, _ := ck.Tensor(name); strings.HasSuffix(name, "embed_tokens.weight") {
-			ld := loader{dtype: cfg.DType, quantization: cfg.Quantization}
-			return bytes - int64(float64(t.Rows())*float64(t.Cols())*packedBytes(ld.weightType([]stacked{{tensor: &t}})))
+			return bytes - int64(loadedBytes(cfg, &t))
 		}
 	}
 	return bytes
