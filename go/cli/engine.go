@@ -22,7 +22,7 @@ const (
 // GPU implementations are here so that its command lines run.
 type engineFlags struct {
 	model, dtype, device, cache string
-	quantization                string
+	quantization, kvDType       string
 	policy, admission           string
 	mixed                       int
 	disableOverlap              bool
@@ -75,7 +75,7 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 func (f *engineFlags) registerModel(flags *pflag.FlagSet) {
 	flags.StringVar(&f.model, "model-path", defaultModel, modelUsage)
 	flags.StringVar(&f.source, "model-source", "huggingface", sourceUsage)
-	flags.StringVar(&f.dtype, "dtype", "auto", "type of weights and KV: auto, float32 or bfloat16")
+	flags.StringVar(&f.dtype, "dtype", "auto", "type of weights: auto (the checkpoint's), float32, bfloat16 or float16")
 	flags.StringVar(&f.quantization, "quantization", "auto", "of weights: auto (quantized ones are computed with as they are, unless --dtype float32), none (they become --dtype), int8 or int4 (others are quantized at load)")
 	flags.BoolVar(&f.dummyWeight, "dummy-weight", false, "random weights: only the configuration and the tokenizer are read")
 	flags.StringVar(&f.chatTemplate, "chat-template", "", "file of a Jinja chat template that replaces the model's own")
@@ -87,6 +87,7 @@ func (f *engineFlags) registerMemory(flags *pflag.FlagSet) {
 	flags.Var(&f.running, "max-running-requests", "requests that run at once")
 	flags.Var(&f.extend, "max-prefill-length", "prompt tokens that a batch computes at most")
 	flags.IntVar(&f.mixed, "mixed-prefill-tokens", 128, "prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone")
+	flags.StringVar(&f.kvDType, "kv-cache-dtype", "auto", "type of keys and values: auto (that of --dtype), float32, bfloat16, float16 or int8 (half of bfloat16's memory, small errors)")
 	flags.Float64Var(&f.memoryRatio, "memory-ratio", 0.9, "share of the free memory for weights and KV")
 	flags.Var(&f.pages, "num-pages", "pages of the KV cache (default: by --memory-ratio)")
 	flags.Var(&f.pageSize, "page-size", "tokens of a page, 1 to 256")
@@ -150,7 +151,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		f.cache = "naive"
 	}
 	return llm.Config{
-		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, Quantization: f.quantization, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
+		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, KVCacheDType: f.kvDType, Quantization: f.quantization, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
 		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,

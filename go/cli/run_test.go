@@ -155,7 +155,7 @@ func generateConfig(t *testing.T, args ...string) llm.Config {
 
 func TestEngineFlags(t *testing.T) {
 	defaults := llm.Config{
-		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", Quantization: "auto", Device: "auto", TPSize: 1, MaxRunningReq: 256, PageSize: 1,
+		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", KVCacheDType: "auto", Quantization: "auto", Device: "auto", TPSize: 1, MaxRunningReq: 256, PageSize: 1,
 		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic", MixedTokens: new(128), Seed: new(uint64(42)),
 	}
 	with := func(change func(*llm.Config)) llm.Config {

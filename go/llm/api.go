@@ -105,7 +105,8 @@ type Info struct {
 	Model        string // as given in Config.Model
 	Path         string // what it resolved to
 	Architecture string
-	DType        string
+	DType        string // of weights that are not quantized
+	KVCacheDType string
 	Device       string // with the instruction set, "cpu (avx512)"
 	Threads      int
 	VocabSize    int

@@ -15,7 +15,8 @@ type Config struct {
 	Model             string       `json:"model_path"`           // directory, .gguf file, known name, or a hub's org/name[@revision]
 	ModelSource       string       `json:"model_source"`         // the hub of org/name: huggingface (default), modelscope
 	DummyWeight       bool         `json:"use_dummy_weight"`     // random weights; only the configuration and the tokenizer are read
-	DType             string       `json:"dtype"`                // auto (default), float32, bfloat16
+	DType             string       `json:"dtype"`                // auto (default): the checkpoint's; float32, bfloat16, float16
+	KVCacheDType      string       `json:"kv_cache_dtype"`       // auto (default): DType; float32, bfloat16, float16, int8
 	Quantization      string       `json:"quantization"`         // auto (default): quantized weights are computed with as they are, unless dtype is float32; none: they become dtype; int8, int4: others are quantized
 	Device            string       `json:"device"`               // auto (default), cpu, ref
 	TPSize            int          `json:"tp_size"`              // tensor-parallel ranks, each a device of this process; default 1
@@ -52,6 +53,7 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.ModelSource, weights.HuggingFace)
 	setDefault(&c.DType, "auto")
+	setDefault(&c.KVCacheDType, "auto")
 	setDefault(&c.Quantization, "auto")
 	setDefault(&c.Device, "auto")
 	setDefault(&c.CacheType, "radix")
@@ -91,8 +93,10 @@ func (c Config) validate() error {
 		return core.Invalid("model_path", "is empty; give a model's name (smollm2-135m, or a hub's org/name), a directory or a .gguf file")
 	case !oneOf(c.ModelSource, weights.HuggingFace, weights.ModelScope):
 		return core.Invalid("model_source", "must be huggingface or modelscope, got %q", c.ModelSource)
-	case !oneOf(c.DType, "auto", "float32", "bfloat16"):
-		return core.Invalid("dtype", "must be auto, float32 or bfloat16, got %q", c.DType)
+	case !oneOf(c.DType, "auto", "float32", "bfloat16", "float16"):
+		return core.Invalid("dtype", "must be auto, float32, bfloat16 or float16, got %q", c.DType)
+	case !oneOf(c.KVCacheDType, "auto", "float32", "bfloat16", "float16", "int8"):
+		return core.Invalid("kv_cache_dtype", "must be auto, float32, bfloat16, float16 or int8, got %q", c.KVCacheDType)
 	case !oneOf(c.Quantization, "auto", "none", "int8", "int4"):
 		return core.Invalid("quantization", "must be auto, none, int8 or int4, got %q", c.Quantization)
 	case !oneOf(c.Device, "auto", "cpu", "ref"):

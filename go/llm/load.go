@@ -115,16 +115,13 @@ func openModel(ctx context.Context, cfg Config) (*weights.Checkpoint, model.Conf
 
 // build sizes the engine and loads the weights.
 func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) error {
-	dt := ops.BF16
-	if cfg.DType == "float32" || cfg.DType == "auto" && mc.DType == "float32" {
-		dt = ops.F32
-	}
+	dt, kv := cfg.types(mc.DType)
 	seqLen := mc.MaxPositions
 	if cfg.MaxSeqLenOverride > 0 {
 		seqLen = cfg.MaxSeqLenOverride
 	}
 	ec := engine.Config{
-		DType: dt, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MaxRunning: cfg.MaxRunningReq,
+		DType: dt, KVDType: kv, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MaxRunning: cfg.MaxRunningReq,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, RopeLength: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
 	}
 	if ec.NumPages == 0 {
@@ -133,10 +130,10 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 			return err
 		}
 		ec.NumPages = n
-		cfg.Logger.Info("KV cache", "pages", n, "page_size", cfg.PageSize, "MiB", engine.PageBytes(mc, cfg.PageSize, dt)*int64(n)>>20, "chosen_by", bound)
+		cfg.Logger.Info("KV cache", "pages", n, "page_size", cfg.PageSize, "MiB", engine.PageBytes(mc, cfg.PageSize, kv)*int64(n)>>20, "chosen_by", bound)
 	}
 	ec.MaxSeqLen = min(seqLen, ec.NumPages*cfg.PageSize)
-	m.info.DType = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16"}[dt]
+	m.info.DType, m.info.KVCacheDType = typeNames[dt], typeNames[kv]
 	m.ids = ec.Vocab
 	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, ec.MaxSeqLen, ec.NumPages
 	var src engine.Source = ck
@@ -150,6 +147,23 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 		reportUnused(m.eng.Unused(ck.Names()), cfg.Logger)
 	}
 	return err
+}
+
+var typeNames = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16", ops.F16: "float16", ops.I8: "int8"}
+
+// types returns the types of weights and of the KV cache, for a checkpoint of the
+// named type.
+func (c Config) types(stored string) (weights, kv ops.DType) {
+	named := func(name string, auto ops.DType) ops.DType {
+		for dt, known := range typeNames {
+			if known == name {
+				return dt
+			}
+		}
+		return auto
+	}
+	weights = named(c.DType, named(stored, ops.BF16))
+	return weights, named(c.KVCacheDType, weights)
 }
 
 // quantization returns how the weights are computed with.

@@ -1,6 +1,7 @@
 package llm_test
 
 import (
+	stdcmp "cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -100,19 +101,22 @@ func TestMetamorphic(t *testing.T) {
 	}
 }
 
-// TestMetamorphicQuantized runs the workload with quantized weights, stored so or
-// quantized at load, under the options that cut batches differently.
-func TestMetamorphicQuantized(t *testing.T) {
+// TestMetamorphicTypes runs the workload with other types of weights and caches,
+// quantized ones stored so or quantized at load, under the options that cut batches
+// differently.
+func TestMetamorphicTypes(t *testing.T) {
 	tiny := filepath.Dir(tinyModel)
 	for _, base := range []llm.Config{
 		{Model: tinyModel, Quantization: "int8"},
 		{Model: tinyModel, Quantization: "int4"},
+		{Model: tinyModel, DType: "float16"},
+		{Model: tinyModel, KVCacheDType: "int8"},
 		{Model: filepath.Join(tiny, "qwen3-tied", "q4_1.gguf")},
 		{Model: filepath.Join(tiny, "qwen3-256", "q4_k_m.gguf")},
 		{Model: filepath.Join(tiny, "qwen3moe-every-layer", "q4_0.gguf")},
 	} {
-		t.Run(filepath.Base(filepath.Dir(base.Model))+"/"+filepath.Base(base.Model)+base.Quantization, func(t *testing.T) {
-			base.Device, base.DType, base.NumPageOverride, base.MaxSeqLenOverride = "cpu", "bfloat16", 4096, 128
+		t.Run(filepath.Base(filepath.Dir(base.Model))+"/"+filepath.Base(base.Model)+base.Quantization+base.DType+base.KVCacheDType, func(t *testing.T) {
+			base.Device, base.DType, base.NumPageOverride, base.MaxSeqLenOverride = "cpu", stdcmp.Or(base.DType, "bfloat16"), 4096, 128
 			reqs := workload(12)
 			want := tokens(t, open(t, base), reqs)
 			all := append(policies(base), variants(base)...)

@@ -44,17 +44,14 @@ ALWAYS void scores(int nr, float *s, const float *q, const float *kt, int d) {
 }
 
 // o[nr][stride] += s[nr][n] * v[n][nv * VW], columns from i on
-ALWAYS void values(int bf16, int nr, int nv, float *o, const float *s, const block_rows *b, int stride, int i, int n) {
+ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const block_rows *b, int stride, int i, int n) {
   vf acc[ATTN_ROWS][ATTN_VECS];
   UNROLL for (int r = 0; r < nr; r++) {
     UNROLL for (int c = 0; c < nv; c++) acc[r][c] = vld(o + (size_t)r * (size_t)stride + i + c * VW);
   }
   for (int j = 0; j < n; j++) {
     vf v[ATTN_VECS];
-    UNROLL for (int c = 0; c < nv; c++) {
-      int at = i + c * VW;
-      v[c] = bf16 ? vld_bf16((const uint16_t *)b->v[j] + at) : vld((const float *)b->v[j] + at);
-    }
+    UNROLL for (int c = 0; c < nv; c++) v[c] = vld_any(dtype, b->v[j], i + c * VW);
     UNROLL for (int r = 0; r < nr; r++) {
       vf weight = vset1(s[r * BLOCK + j]);
       UNROLL for (int c = 0; c < nv; c++) acc[r][c] = vfma(weight, v[c], acc[r][c]);
@@ -70,19 +67,23 @@ static void scores_tile(int nr, float *s, const float *q, const float *kt, int d
   switch (nr) { ATTN_TILES(SCORES) }
 }
 
-ALWAYS void all_values(int bf16, int nr, float *o, const float *s, const block_rows *b, int stride, int n) {
+ALWAYS void all_values(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n) {
   int i = 0;
-  for (; i + ATTN_VECS * VW <= stride; i += ATTN_VECS * VW) values(bf16, nr, ATTN_VECS, o, s, b, stride, i, n);
-  for (; i < stride; i += VW) values(bf16, nr, 1, o, s, b, stride, i, n);
+  for (; i + ATTN_VECS * VW <= stride; i += ATTN_VECS * VW) values(dtype, nr, ATTN_VECS, o, s, b, stride, i, n);
+  for (; i < stride; i += VW) values(dtype, nr, 1, o, s, b, stride, i, n);
 }
 
-#define VALUES_BF16(nr) case nr: all_values(1, nr, o, s, b, stride, n); break;
-#define VALUES_F32(nr) case nr: all_values(0, nr, o, s, b, stride, n); break;
-static void values_tile(int bf16, int nr, float *o, const float *s, const block_rows *b, int stride, int n) {
-  if (bf16) {
-    switch (nr) { ATTN_TILES(VALUES_BF16) }
-  } else {
-    switch (nr) { ATTN_TILES(VALUES_F32) }
+#define VALUES(dtype, nr) case nr: all_values(dtype, nr, o, s, b, stride, n); break;
+#define VALUES_F32(nr) VALUES(MSGL_F32, nr)
+#define VALUES_BF16(nr) VALUES(MSGL_BF16, nr)
+#define VALUES_F16(nr) VALUES(MSGL_F16, nr)
+#define VALUES_I8(nr) VALUES(MSGL_I8, nr)
+static void values_tile(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n) {
+  switch (dtype) {
+    case MSGL_BF16: switch (nr) { ATTN_TILES(VALUES_BF16) } return;
+    case MSGL_F16: switch (nr) { ATTN_TILES(VALUES_F16) } return;
+    case MSGL_I8: switch (nr) { ATTN_TILES(VALUES_I8) } return;
+    default: switch (nr) { ATTN_TILES(VALUES_F32) } return;
   }
 }
 
@@ -108,70 +109,94 @@ static void find_rows(block_rows *b, const msgl_op *op, int request, int head, i
   }
 }
 
-static void prefetch_rows(const block_rows *b, size_t bytes) {
+// Where an i8 cache has a head's scale, from the head's first code on.
+static size_t scale_offset(const msgl_op *op, int head) {
+  return (size_t)(op->i[1] - head) * (size_t)op->i[2] + (size_t)head * sizeof(float);
+}
+
+// to[32]: the scales of a block's keys, or of its values; 0 where it has none
+static void load_scales(float *to, const char *const rows[BLOCK], size_t offset) {
+  for (int j = 0; j < BLOCK; j++) {
+    to[j] = 0;
+    if (rows[j] != (const char *)zero_row) memcpy(&to[j], rows[j] + offset, sizeof(float));
+  }
+}
+
+// scales: what scale_offset says; 0 if the cache has none
+static void prefetch_rows(const block_rows *b, size_t bytes, size_t scales) {
   for (int j = 0; j < BLOCK; j++) {
     for (size_t i = 0; i < bytes; i += 64) {
       __builtin_prefetch(b->k[j] + i, 0, 3);
       __builtin_prefetch(b->v[j] + i, 0, 3);
     }
-  }
-}
-
-// kt[d][32] from f32 rows
-static void load_keys_f32(float *kt, const block_rows *b, int d) {
-  int i = 0;
-  for (; i + VW <= d; i += VW) {
-    for (int j = 0; j < BLOCK; j += VW) {
-      vi r[VW];
-      UNROLL for (int l = 0; l < VW; l++) r[l] = (vi)vldu(b->k[j + l] + (size_t)i * 4);
-      transpose(r);
-      UNROLL for (int l = 0; l < VW; l++) vst(kt + (size_t)(i + l) * BLOCK + j, (vf)r[l]);
+    if (scales) {
+      __builtin_prefetch(b->k[j] + scales, 0, 3);
+      __builtin_prefetch(b->v[j] + scales, 0, 3);
     }
   }
-  for (; i < d; i++) {
-    for (int j = 0; j < BLOCK; j++) kt[(size_t)i * BLOCK + (size_t)j] = ((const float *)b->k[j])[i];
+}
+
+// Element `part` of words that hold several of a type.
+ALWAYS vf word_part(int dtype, vi words, int part) {
+  switch (dtype) {
+    case MSGL_BF16: return (vf)(part ? (vu)words & 0xffff0000u : (vu)words << 16);
+    case MSGL_F16: {
+      vh half = __builtin_convertvector((vu)words >> (16 * part) & 0xffffu, vh);
+      return vld_f16(&half);
+    }
+    case MSGL_I8: return __builtin_convertvector(words << (24 - 8 * part) >> 24, vf);
+    default: return (vf)words;
   }
 }
 
-// kt[d][32] from bf16 rows: pairs of elements are transposed as one, then split
-static void load_keys_bf16(float *kt, const block_rows *b, int d) {
+// kt[d][32]: the block's keys, transposed. Words of 32 bits change places as one
+// and are split after that.
+ALWAYS void transpose_keys(int dtype, float *kt, const block_rows *b, int d) {
+  const int size = (int)msgl_elem_size(dtype), per_word = 4 / size;
   int i = 0;
-  for (; i + 2 * VW <= d; i += 2 * VW) {
+  for (; i + per_word * VW <= d; i += per_word * VW) {
     for (int j = 0; j < BLOCK; j += VW) {
       vi r[VW];
-      UNROLL for (int l = 0; l < VW; l++) r[l] = (vi)vldu(b->k[j + l] + (size_t)i * 2);
+      UNROLL for (int l = 0; l < VW; l++) r[l] = (vi)vldu(b->k[j + l] + i * size);
       transpose(r);
       UNROLL for (int l = 0; l < VW; l++) {
-        float *to = kt + (size_t)(i + 2 * l) * BLOCK + j;
-        vst(to, (vf)((vu)r[l] << 16));
-        vst(to + BLOCK, (vf)((vu)r[l] & 0xffff0000u));
+        UNROLL for (int part = 0; part < per_word; part++) {
+          vst(kt + (size_t)(i + per_word * l + part) * BLOCK + j, word_part(dtype, r[l], part));
+        }
       }
     }
   }
   for (; i < d; i++) {
-    for (int j = 0; j < BLOCK; j++) {
-      uint32_t u = (uint32_t)((const uint16_t *)b->k[j])[i] << 16;
-      memcpy(&kt[(size_t)i * BLOCK + (size_t)j], &u, sizeof u);
-    }
+    for (int j = 0; j < BLOCK; j++) kt[(size_t)i * BLOCK + (size_t)j] = load_one(dtype, b->k[j], i);
+  }
+}
+
+static void load_keys(int dtype, float *kt, const block_rows *b, int d) {
+  switch (dtype) {
+    case MSGL_BF16: transpose_keys(MSGL_BF16, kt, b, d); return;
+    case MSGL_F16: transpose_keys(MSGL_F16, kt, b, d); return;
+    case MSGL_I8: transpose_keys(MSGL_I8, kt, b, d); return;
+    default: transpose_keys(MSGL_F32, kt, b, d); return;
+  }
+}
+
+ALWAYS void widen_values(int dtype, float *v, block_rows *b, int d, int stride) {
+  for (int j = 0; j < BLOCK; j++) {
+    float *to = v + (size_t)j * (size_t)stride;
+    int i = 0;
+    for (; i + VW <= d; i += VW) vst(to + i, vld_any(dtype, b->v[j], i));
+    for (; i < d; i++) to[i] = load_one(dtype, b->v[j], i);
+    for (; i < stride; i++) to[i] = 0;
+    b->v[j] = (const char *)to;
   }
 }
 
 // Copies the block's values to v[32][stride] as f32, and points b there.
-static void load_values(float *v, block_rows *b, int d, int stride, int bf16) {
-  for (int j = 0; j < BLOCK; j++) {
-    float *to = v + (size_t)j * (size_t)stride;
-    int i = 0;
-    if (bf16) {
-      for (; i + VW <= d; i += VW) vst(to + i, vld_bf16((const uint16_t *)b->v[j] + i));
-      for (; i < d; i++) {
-        uint32_t u = (uint32_t)((const uint16_t *)b->v[j])[i] << 16;
-        memcpy(&to[i], &u, sizeof u);
-      }
-    } else {
-      memcpy(to, b->v[j], (size_t)d * sizeof(float));
-      i = d;
-    }
-    for (; i < stride; i++) to[i] = 0;
-    b->v[j] = (const char *)to;
+static void load_values(int dtype, float *v, block_rows *b, int d, int stride) {
+  switch (dtype) {
+    case MSGL_BF16: widen_values(MSGL_BF16, v, b, d, stride); return;
+    case MSGL_F16: widen_values(MSGL_F16, v, b, d, stride); return;
+    case MSGL_I8: widen_values(MSGL_I8, v, b, d, stride); return;
+    default: widen_values(MSGL_F32, v, b, d, stride); return;
   }
 }

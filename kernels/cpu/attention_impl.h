@@ -14,6 +14,7 @@ typedef struct {
   int rows, group, d, stride;
   float *q;                   // tiles of ATTN_ROWS rows: [d][rows of the tile]
   float *kt, *v, *s;          // [d][32], [32][stride], [rows][32]
+  float *scales;              // of i8 keys and values [2][32]; NULL for other types
   float *max, *lanes, *o;     // of the chunk: [rows], [rows][16], [rows][stride]
   float *all_max, *all_sum, *all_o;  // of the chunks so far
 } attn_state;
@@ -24,13 +25,14 @@ static attn_state attn_open(const msgl_job *job, int thread, int rows) {
   float *p = (float *)(job->own + (size_t)thread * job->own_bytes);
   attn_state st = {.group = op->i[0] / op->i[1], .d = (int)d, .stride = (int)stride};
   st.rows = rows * st.group;
-  float **parts[] = {&st.q, &st.kt, &st.v, &st.s, &st.max, &st.lanes, &st.o, &st.all_max, &st.all_sum, &st.all_o};
-  size_t sizes[] = {tile * d, d * BLOCK, BLOCK * stride, tile * BLOCK, tile, tile * LANES, tile * stride,
-                    tile,     tile,      tile * stride};
+  float **parts[] = {&st.q, &st.kt, &st.v, &st.s, &st.scales, &st.max, &st.lanes, &st.o, &st.all_max, &st.all_sum, &st.all_o};
+  size_t sizes[] = {tile * d, d * BLOCK,    BLOCK * stride, tile * BLOCK, 2 * BLOCK,    tile,
+                    tile * LANES, tile * stride, tile, tile, tile * stride};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     *parts[i] = p;
     p += (sizes[i] + 15) / 16 * 16;
   }
+  if (op->t[2].dtype != MSGL_I8) st.scales = NULL;
   return st;
 }
 
@@ -47,12 +49,16 @@ static void load_queries(const attn_state *st, const msgl_op *op, int row, int h
 }
 
 // Turns row r's scores into weights exp(s * scale - max), for the block's
-// positions [from, to), and rescales what the chunk has summed so far.
+// positions [from, to), and rescales what the chunk has summed so far. The scales
+// of i8 values go into the weights, once those have been summed.
 static void soften(const attn_state *st, int r, int from, int to, float scale) {
   enum { N = BLOCK / VW };
   float *s = st->s + (size_t)r * BLOCK, *lanes = st->lanes + (size_t)r * LANES;
   vf x[N];
   UNROLL for (int i = 0; i < N; i++) x[i] = vld(s + i * VW) * vset1(scale);
+  if (st->scales) {
+    UNROLL for (int i = 0; i < N; i++) x[i] *= vld(st->scales + i * VW);
+  }
   if (from > 0 || to < BLOCK) {
     UNROLL for (int i = 0; i < N; i++) vst(s + i * VW, x[i]);
     for (int j = 0; j < from; j++) s[j] = -INFINITY;
@@ -77,12 +83,15 @@ static void soften(const attn_state *st, int r, int from, int to, float scale) {
     vst(s + i * VW, x[i]);
   }
   UNROLL for (int i = 0; i < NV; i++) vst(lanes + i * VW, vld(lanes + i * VW) + (x[i] + x[i + NV]));
+  if (st->scales) {
+    UNROLL for (int i = 0; i < N; i++) vst(s + i * VW, x[i] * vld(st->scales + BLOCK + i * VW));
+  }
 }
 
-// One block at `start` for all rows of the task that see any of it; bf16 is the
-// type of the values that b points at.
+// One block at `start` for all rows of the task that see any of it; dtype is that
+// of the values that b points at.
 static void attend_block(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int start,
-                         const block_rows *b, int bf16) {
+                         const block_rows *b, int dtype) {
   int window = op->i[4], end = t->position + t->rows;
   // Rows are in order of position: those before `row` lie before the block.
   int row = (int)msgl_max(0, start - t->position);
@@ -96,37 +105,37 @@ static void attend_block(const attn_state *st, const msgl_op *op, const msgl_att
       int from = window > 0 ? (int)msgl_min(to, msgl_max(0, p + 1 - window - start)) : 0;
       soften(st, i, from, to, op->f[0]);
     }
-    values_tile(bf16, nr, st->o + (size_t)r * (size_t)st->stride, st->s + (size_t)r * BLOCK, b, st->stride,
+    values_tile(dtype, nr, st->o + (size_t)r * (size_t)st->stride, st->s + (size_t)r * BLOCK, b, st->stride,
                 (int)msgl_min(BLOCK, end - start));
   }
 }
 
 static void attend_chunk(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int head, int chunk) {
-  int end = t->position + t->rows, bf16 = op->t[2].dtype == MSGL_BF16;
+  int end = t->position + t->rows, dtype = op->t[2].dtype;
   int lo = op->i[4] > 0 ? (int)msgl_max(0, t->position + 1 - op->i[4]) : 0;
-  size_t bytes = (size_t)st->d * msgl_elem_size(op->t[2].dtype);
+  size_t bytes = (size_t)st->d * msgl_elem_size(dtype), scales = st->scales ? scale_offset(op, head) : 0;
   for (int r = 0; r < st->rows; r++) st->max[r] = -INFINITY;
   memset(st->lanes, 0, (size_t)st->rows * LANES * sizeof(float));
   memset(st->o, 0, (size_t)st->rows * (size_t)st->stride * sizeof(float));
   int first = (int)msgl_max((int64_t)chunk * MSGL_ATTN_CHUNK, lo / BLOCK * BLOCK);
   int last = (int)msgl_min((int64_t)(chunk + 1) * MSGL_ATTN_CHUNK, end);
   // Several tiles of rows share a conversion of the values; a padded head needs a copy.
-  int copy = st->d != st->stride || (bf16 && st->rows > ATTN_ROWS);
+  int copy = st->d != st->stride || (dtype != MSGL_F32 && st->rows > ATTN_ROWS);
   block_rows rows, next;
   find_rows(&next, op, t->request, head, first, lo, end);
   for (int start = first; start < last; start += BLOCK) {
     rows = next;
-    if (bf16) {
-      load_keys_bf16(st->kt, &rows, st->d);
-    } else {
-      load_keys_f32(st->kt, &rows, st->d);
+    load_keys(dtype, st->kt, &rows, st->d);
+    if (scales) {
+      load_scales(st->scales, rows.k, scales);
+      load_scales(st->scales + BLOCK, rows.v, scales);
     }
-    if (copy) load_values(st->v, &rows, st->d, st->stride, bf16);
+    if (copy) load_values(dtype, st->v, &rows, st->d, st->stride);
     if (start + BLOCK < end) {
       find_rows(&next, op, t->request, head, start + BLOCK, lo, end);
-      prefetch_rows(&next, bytes);
+      prefetch_rows(&next, bytes, scales);
     }
-    attend_block(st, op, t, start, &rows, bf16 && !copy);
+    attend_block(st, op, t, start, &rows, copy ? MSGL_F32 : dtype);
   }
 }
 

@@ -23,13 +23,9 @@ ALWAYS void unpack_row(float *out, const msgl_tensor *table, int id, int h) {
     unpack_quant(out, panel, table->dtype, col, h);
     return;
   }
-  if (table->dtype == MSGL_F32) {
-    for (int i = 0; i < h; i++) out[i] = ((const float *)panel)[(size_t)i * MSGL_PANEL + col];
-    return;
-  }
   for (int i = 0; i < h; i++) {
-    uint32_t u = (uint32_t)((const uint16_t *)panel)[((size_t)(i / 2) * MSGL_PANEL + col) * 2 + i % 2] << 16;
-    memcpy(&out[i], &u, sizeof u);
+    int at = table->dtype == MSGL_BF16 ? (i / 2 * MSGL_PANEL + col) * 2 + i % 2 : i * MSGL_PANEL + col;
+    out[i] = load_one(table->dtype, panel, at);
   }
 }
 
@@ -89,14 +85,44 @@ ALWAYS void rotate(float *x, const float *cos_sin, int d) {
   }
 }
 
-// Writes n values into row `slot` of a cache.
-ALWAYS void store_cache(const msgl_tensor *cache, int64_t slot, const float *x, int n) {
-  if (cache->dtype == MSGL_F32) {
-    memcpy(msgl_row(cache, slot), x, (size_t)n * sizeof(float));
-    return;
+// Rounds a head's d values to codes and returns their scale.
+ALWAYS float store_i8(int8_t *codes, const float *x, int d) {
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  vf most = vset1(0);
+  for (int i = 0; i < d; i += VW) {
+    vf v = i + VW <= d ? vld(x + i) : vld_part(x + i, d - i);
+    most = vmax(most, (vf)((vu)v & 0x7fffffffu));
   }
-  uint16_t *to = (uint16_t *)(uintptr_t)cache->addr + slot * cache->stride;
-  for (int i = 0; i < n; i++) to[i] = msgl_to_bf16(x[i]);
+  float largest = vec_max(most), inverse = largest > 0 ? 127.0f / largest : 0;
+  for (int i = 0; i < d; i += VW) {
+    int n = i + VW <= d ? VW : d - i;
+    vf v = n == VW ? vld(x + i) : vld_part(x + i, n);
+    vb code = __builtin_convertvector((vi)(v * vset1(inverse) + vset1(magic)) - (vi)vset1(magic), vb);
+    memcpy(codes + i, &code, (size_t)n);
+  }
+  return largest / 127.0f;
+}
+
+// Writes heads of d values into row `slot` of a cache.
+ALWAYS void store_cache(const msgl_tensor *cache, int64_t slot, const float *x, int heads, int d) {
+  char *to = (char *)(uintptr_t)cache->addr + (size_t)slot * (size_t)cache->stride * msgl_elem_size(cache->dtype);
+  int n = heads * d, i = 0;
+  switch (cache->dtype) {
+    case MSGL_BF16:
+      for (; i < n; i++) ((uint16_t *)to)[i] = msgl_to_bf16(x[i]);
+      return;
+    case MSGL_F16:
+      for (; i + VW <= n; i += VW) vst_f16((uint16_t *)to + i, vld(x + i));
+      for (; i < n; i++) ((uint16_t *)to)[i] = msgl_to_f16(x[i]);
+      return;
+    case MSGL_I8:
+      for (; i < heads; i++) {
+        float scale = store_i8((int8_t *)to + (size_t)i * (size_t)d, x + (size_t)i * (size_t)d, d);
+        memcpy(to + n + i * 4, &scale, 4);
+      }
+      return;
+    default: memcpy(to, x, (size_t)n * sizeof(float));
+  }
 }
 
 // qkv: [M, (Q + 2 KV) D]
@@ -115,8 +141,8 @@ static void rope_store(const msgl_job *job, int thread, int64_t from, int64_t to
       if (w) norm_row(head, head, w, d, op->f[0]);
       rotate(head, cos_sin, d);
     }
-    store_cache(&op->t[4], slots[r], row + (size_t)q * (size_t)d, kv * d);
-    store_cache(&op->t[5], slots[r], row + (size_t)(q + kv) * (size_t)d, kv * d);
+    store_cache(&op->t[4], slots[r], row + (size_t)q * (size_t)d, kv, d);
+    store_cache(&op->t[5], slots[r], row + (size_t)(q + kv) * (size_t)d, kv, d);
   }
 }
 

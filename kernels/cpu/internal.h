@@ -166,10 +166,13 @@ typedef struct {
   int x;      // bytes of one row of x, as LINEAR packs it
 } msgl_step;
 
+// Bytes of an element of a dense weight or of a cache.
+static inline size_t msgl_elem_size(int dtype) { return dtype == MSGL_I8 ? 1 : dtype == MSGL_BF16 || dtype == MSGL_F16 ? 2 : 4; }
+
 static inline msgl_step msgl_step_of(int dtype) {
   msgl_quant q = msgl_quant_of(dtype);
   if (q.bits == 0) {
-    int bytes = 2 * MSGL_PANEL * (dtype == MSGL_BF16 ? 2 : 4);
+    int bytes = 2 * MSGL_PANEL * (int)msgl_elem_size(dtype);
     return (msgl_step){2, 0, bytes, 2 * (int)sizeof(float)};
   }
   int groups = MSGL_QUANT_STEP / q.group;
@@ -177,8 +180,6 @@ static inline msgl_step msgl_step_of(int dtype) {
   int x = MSGL_QUANT_STEP + (MSGL_QUANT_STEP / MSGL_X_GROUP + groups) * 4;
   return (msgl_step){MSGL_QUANT_STEP, head, head + MSGL_QUANT_STEP * MSGL_PANEL * q.bits / 8, x};
 }
-
-static inline size_t msgl_elem_size(int dtype) { return dtype == MSGL_BF16 ? 2 : 4; }
 
 // Bytes of one packed panel with `steps` steps of columns.
 static inline size_t msgl_panel_bytes(int steps, int dtype) { return (size_t)steps * (size_t)msgl_step_of(dtype).bytes; }
@@ -213,6 +214,22 @@ static inline uint16_t msgl_to_bf16(float x) {
   __builtin_memcpy(&u, &x, 4);
   if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40);
   return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+// Rounds to float16, to nearest even; what is too large becomes infinite. A NaN stays one.
+static inline uint16_t msgl_to_f16(float x) {
+  uint32_t u;
+  __builtin_memcpy(&u, &x, 4);
+  uint32_t sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
+  if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
+  if (magnitude >= 0x47800000) return (uint16_t)(sign | 0x7c00);  // 2^16 and above
+  if (magnitude < 0x38800000) {  // subnormal: adding 0.5 leaves multiples of 2^-24 in the mantissa
+    __builtin_memcpy(&x, &magnitude, 4);
+    x += 0.5f;
+    __builtin_memcpy(&u, &x, 4);
+    return (uint16_t)(sign | (u - 0x3f000000));
+  }
+  return (uint16_t)(sign | ((magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1)) >> 13));
 }
 
 #endif

@@ -65,19 +65,20 @@ typedef struct {
   int ahead_step;       // bytes of it per step
 } linear_tile;
 
-ALWAYS vf weights(int bf16, const char *w, int half, int v) {
-  if (!bf16) return vld((const float *)w + half * LANES + v * VW);
+ALWAYS vf weights(int dtype, const char *w, int half, int v) {
+  if (dtype == MSGL_F32) return vld((const float *)w + half * LANES + v * VW);
+  if (dtype == MSGL_F16) return vld_f16((const uint16_t *)w + half * LANES + v * VW);
   vu u = vldu(w + v * VW * 4);
   return half ? (vf)(u & 0xffff0000u) : (vf)(u << 16);
 }
 
 // One pair of columns: two multiply-adds for every accumulator.
-ALWAYS void pair_step(int bf16, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel,
+ALWAYS void pair_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel,
                       const float *x) {
   UNROLL for (int half = 0; half < 2; half++) {
     vf wv[MAX_PANELS][NV];
     UNROLL for (int p = 0; p < np; p++) {
-      UNROLL for (int v = 0; v < NV; v++) wv[p][v] = weights(bf16, w + (size_t)p * panel, half, v);
+      UNROLL for (int v = 0; v < NV; v++) wv[p][v] = weights(dtype, w + (size_t)p * panel, half, v);
     }
     UNROLL for (int b = 0; b < nb; b++) {
       vf xv = vset1(x[2 * b + half]);
@@ -88,10 +89,10 @@ ALWAYS void pair_step(int bf16, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV
   }
 }
 
-ALWAYS void prefetch_panels(int bf16, int np, const char *p, size_t panel) {
+ALWAYS void prefetch_panels(int dtype, int np, const char *p, size_t panel) {
   UNROLL for (int i = 0; i < np; i++) {
     __builtin_prefetch(p + (size_t)i * panel, 0, 3);
-    if (!bf16) __builtin_prefetch(p + (size_t)i * panel + LINE, 0, 3);
+    if (dtype == MSGL_F32) __builtin_prefetch(p + (size_t)i * panel + LINE, 0, 3);
   }
 }
 
@@ -111,8 +112,8 @@ ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS
         for (int i = 0; i < passes; i++) quant_step(dtype, np, nb, acc, w, t->panel, x + (i ? t->more : 0), ahead, 1);
         flags += nb;
       } else {
-        prefetch_panels(dtype == MSGL_BF16, np, w + ahead, t->panel);
-        pair_step(dtype == MSGL_BF16, np, nb, acc, w, t->panel, (const float *)x);
+        prefetch_panels(dtype, np, w + ahead, t->panel);
+        pair_step(dtype, np, nb, acc, w, t->panel, (const float *)x);
       }
       w += step.bytes;
       x += step.x * nb;
@@ -136,7 +137,7 @@ ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS]
       for (int i = 0; i < passes; i++) quant_step(dtype, np, nb, acc, w, t->panel, x + (i ? t->more : 0), 0, 0);
       flags += nb;
     } else {
-      pair_step(dtype == MSGL_BF16, np, nb, acc, w, t->panel, (const float *)x);
+      pair_step(dtype, np, nb, acc, w, t->panel, (const float *)x);
     }
     w += step.bytes;
     x += step.x * nb;
@@ -187,6 +188,8 @@ ALWAYS void run_tile(int dtype, int stream, int np, int nb, const linear_tile *t
 #define CHUNKED_f32(np, nb) CHUNKED(MSGL_F32, np, nb)
 #define STREAM_bf16(np, nb) STREAM(MSGL_BF16, np, nb)
 #define CHUNKED_bf16(np, nb) CHUNKED(MSGL_BF16, np, nb)
+#define STREAM_f16(np, nb) STREAM(MSGL_F16, np, nb)
+#define CHUNKED_f16(np, nb) CHUNKED(MSGL_F16, np, nb)
 #define STREAM_q8(np, nb) STREAM(MSGL_Q8, np, nb)
 #define CHUNKED_q8(np, nb) CHUNKED(MSGL_Q8, np, nb)
 #define STREAM_q4(np, nb) STREAM(MSGL_Q4, np, nb)
@@ -199,6 +202,7 @@ ALWAYS void run_tile(int dtype, int stream, int np, int nb, const linear_tile *t
 #define CHUNKED_q8m(np, nb) CHUNKED(MSGL_Q8M, np, nb)
 TILES(f32, MSGL_F32, STREAM_TILES, BLOCKED_TILES)
 TILES(bf16, MSGL_BF16, STREAM_TILES, BLOCKED_TILES)
+TILES(f16, MSGL_F16, STREAM_TILES, BLOCKED_TILES)
 TILES(q8, MSGL_Q8, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
 TILES(q4, MSGL_Q4, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
 TILES(q4m, MSGL_Q4M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
@@ -208,11 +212,11 @@ TILES(q8m, MSGL_Q8M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
 typedef void (*tile_fn)(int np, int nb, const linear_tile *t);
 static const tile_fn stream_tile[] = {
     [MSGL_F32] = stream_f32, [MSGL_BF16] = stream_bf16, [MSGL_Q8] = stream_q8,   [MSGL_Q4] = stream_q4,
-    [MSGL_Q4M] = stream_q4m, [MSGL_Q6] = stream_q6,     [MSGL_Q8M] = stream_q8m,
+    [MSGL_Q4M] = stream_q4m, [MSGL_Q6] = stream_q6,     [MSGL_Q8M] = stream_q8m, [MSGL_F16] = stream_f16,
 };
 static const tile_fn chunk_tile[] = {
     [MSGL_F32] = chunk_f32, [MSGL_BF16] = chunk_bf16, [MSGL_Q8] = chunk_q8,   [MSGL_Q4] = chunk_q4,
-    [MSGL_Q4M] = chunk_q4m, [MSGL_Q6] = chunk_q6,     [MSGL_Q8M] = chunk_q8m,
+    [MSGL_Q4M] = chunk_q4m, [MSGL_Q6] = chunk_q6,     [MSGL_Q8M] = chunk_q8m, [MSGL_F16] = chunk_f16,
 };
 
 // Packs steps [first, last) of row b of a block of nb rows; all of them for

@@ -37,6 +37,8 @@ enum msgl_dtype {
   MSGL_Q4M = 5,  // code * scale + minimum: 4 bits, groups of 32, f32
   MSGL_Q6 = 6,   // (code - 128) * scale: 8 bits, groups of 16, scales f32
   MSGL_Q8M = 7,  // code * scale + minimum: 8 bits, groups of 16, f32
+  MSGL_F16 = 8,
+  MSGL_I8 = 9,   // caches only: a row is KV heads of D signed codes, then a scale f32 for each head
 };
 
 enum msgl_kind {
@@ -71,6 +73,7 @@ typedef struct {
 //               group with a value of more than 12 times the row's root mean square, what that left is rounded again
 //   ROPE_STORE  t: qkv f32 [M, (Q+2KV)D], positions i32 [1, M], slots i32 [1, M], cos|sin f32 [P, D],
 //                  k cache [S, KV*D], v cache [S, KV*D], q norm f32 [1, D] or absent, k norm likewise
+//               caches of i8 have KV*(D+4) columns; a head's scale is its largest magnitude / 127
 //               f: eps   i: Q, KV, D, page size
 //   ATTENTION   t: dst f32 [M, Q*D], q f32 [M, Q*D], k cache, v cache, page table i32 [R, P],
 //                  cumulative query lengths i32 [1, R+1], kv lengths i32 [1, R]
@@ -140,7 +143,7 @@ void msgl_free(void *p, size_t bytes);
 size_t msgl_packed_bytes(int n, int k, int dtype);
 
 // Packs one panel: m <= 16 rows of k values become outputs 16*panel ... of dst.
-// `from` is the rows' type, f32 or bf16; bf16 rows can only become bf16.
+// `from` is the rows' type, f32 or bf16; bf16 rows can only become bf16. Values are rounded to nearest even.
 int msgl_pack_panel(void *dst, const void *rows, int from, int m, int k, int dtype, int panel);
 
 // Packs one panel of a quantized type: codes [m, k] relative to the type's zero,

@@ -1,7 +1,7 @@
 // pack.c: the layout of weights.
 //
 // A panel holds 16 outputs over all K inputs, in steps. bf16: pairs [K/2][16][2],
-// so that a 64-byte vector is 16 outputs times two inputs. f32: [K][16].
+// so that a 64-byte vector is 16 outputs times two inputs. f32, f16: [K][16].
 // Quantized: steps of 64 inputs, each [groups][16] scales (each group's 16 minima
 // after its scales), then the codes: a 64-byte line is 16 outputs times four
 // inputs; with 4 bits, times eight: four in the low halves of the bytes, the next
@@ -49,6 +49,15 @@ static void pack_f32(float *panel, const float *rows, int m, int k, int pairs) {
   }
 }
 
+// rows: [m, k]; panel: [2 * pairs][16]
+static void pack_f16(uint16_t *panel, const float *rows, int m, int k, int pairs) {
+  for (int c = 0; c < 2 * pairs; c++) {
+    for (int n = 0; n < MSGL_PANEL; n++) {
+      panel[(size_t)c * MSGL_PANEL + n] = n < m && c < k ? msgl_to_f16(rows[(size_t)n * k + c]) : 0;
+    }
+  }
+}
+
 int msgl_pack_panel(void *dst, const void *rows, int from, int m, int k, int dtype, int panel) {
   if (m < 0 || m > MSGL_PANEL || k <= 0 || panel < 0) return MSGL_ERR_SHAPE;
   int steps = msgl_steps(k, dtype);
@@ -59,21 +68,12 @@ int msgl_pack_panel(void *dst, const void *rows, int from, int m, int k, int dty
     copy_bf16((uint16_t *)to, (const uint16_t *)rows, m, k, steps);
   } else if (from == MSGL_F32 && dtype == MSGL_F32) {
     pack_f32((float *)to, (const float *)rows, m, k, steps);
+  } else if (from == MSGL_F32 && dtype == MSGL_F16) {
+    pack_f16((uint16_t *)to, (const float *)rows, m, k, steps);
   } else {
     return MSGL_ERR_DTYPE;
   }
   return MSGL_OK;
-}
-
-// The f16 of a value that is one.
-static uint16_t to_f16(float x) {
-  uint32_t u;
-  memcpy(&u, &x, 4);
-  uint32_t sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
-  memcpy(&x, &magnitude, 4);
-  if (magnitude >= 0x7f800000) return (uint16_t)(sign | 0x7c00 | (magnitude & 0x7fffff ? 0x200 : 0));
-  if (x < 0x1p-14f) return (uint16_t)(sign | (uint32_t)(x * 0x1p24f));
-  return (uint16_t)(sign | (magnitude - ((127 - 15) << 23)) >> 13);
 }
 
 int msgl_quant_group(int dtype) { return msgl_quant_of(dtype).group; }
@@ -85,7 +85,7 @@ static void pack_head(char *head, const msgl_quant *q, const float *scales, cons
     if (q->wide) {
       memcpy(head + at, &scales[g], 4);
     } else {
-      uint16_t h = to_f16(scales[g]);
+      uint16_t h = msgl_to_f16(scales[g]);
       memcpy(head + at, &h, 2);
     }
     if (q->minimum) memcpy(head + at + MSGL_PANEL * 4, &minima[g], 4);

@@ -85,8 +85,9 @@ static int heads(const msgl_op *op) {
   return q > INT32_MAX / d / 4 ? MSGL_ERR_SHAPE : MSGL_OK;
 }
 
-static int caches(const msgl_tensor *k, const msgl_tensor *v, int64_t cols) {
-  if (k->dtype != MSGL_F32 && k->dtype != MSGL_BF16) return MSGL_ERR_DTYPE;
+static int caches(const msgl_tensor *k, const msgl_tensor *v, int64_t kv, int64_t d) {
+  if (k->dtype != MSGL_F32 && k->dtype != MSGL_BF16 && k->dtype != MSGL_F16 && k->dtype != MSGL_I8) return MSGL_ERR_DTYPE;
+  int64_t cols = kv * (k->dtype == MSGL_I8 ? d + 4 : d);
   if (k->stride < cols) return MSGL_ERR_SHAPE;
   if (v->stride != k->stride) return MSGL_ERR_SHAPE;
   return both(view(k, k->dtype, k->rows, cols), view(v, k->dtype, k->rows, cols));
@@ -99,7 +100,7 @@ static int plan_rope_store(msgl_job *job, const msgl_op *op) {
   const msgl_tensor *qkv = &op->t[0], *positions = &op->t[1], *slots = &op->t[2], *table = &op->t[3];
   code = both(columns(qkv, MSGL_F32, (q + 2 * kv) * d), columns(table, MSGL_F32, d));
   code = both(code, both(view(positions, MSGL_I32, 1, qkv->rows), view(slots, MSGL_I32, 1, qkv->rows)));
-  code = both(code, caches(&op->t[4], &op->t[5], kv * d));
+  code = both(code, caches(&op->t[4], &op->t[5], kv, d));
   code = both(code, both(optional(&op->t[6], MSGL_F32, 1, d), optional(&op->t[7], MSGL_F32, 1, d)));
   if (code != MSGL_OK) return code;
   code = both(indices(positions, table->rows), indices(slots, op->t[4].rows));
@@ -159,7 +160,7 @@ static int check_attention(const msgl_op *op) {
   const msgl_tensor *dst = &op->t[0], *q = &op->t[1], *table = &op->t[4];
   int64_t d = op->i[2];
   code = both(columns(q, MSGL_F32, op->i[0] * d), view(dst, MSGL_F32, q->rows, q->cols));
-  code = both(code, both(caches(&op->t[2], &op->t[3], op->i[1] * d), columns(table, MSGL_I32, table->cols)));
+  code = both(code, both(caches(&op->t[2], &op->t[3], op->i[1], d), columns(table, MSGL_I32, table->cols)));
   code = both(code, view(&op->t[5], MSGL_I32, 1, (int64_t)table->rows + 1));
   code = both(code, view(&op->t[6], MSGL_I32, 1, table->rows));
   return code != MSGL_OK ? code : check_pages(op, q->rows);
@@ -169,7 +170,7 @@ static int check_attention(const msgl_op *op) {
 // the layout is attention_impl.h's.
 static size_t attn_floats(size_t tile, size_t d, size_t stride) {
   size_t block = MSGL_ATTN_BLOCK;
-  return tile * d + d * block + block * stride + tile * block + tile * (16 + 2 * stride + 4) + 64 * 10;
+  return tile * d + d * block + block * stride + 2 * block + tile * block + tile * (16 + 2 * stride + 4) + 64 * 11;
 }
 
 static int plan_attention(msgl_job *job, const msgl_op *op) {

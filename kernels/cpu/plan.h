@@ -27,7 +27,7 @@ static inline int columns(const msgl_tensor *t, int dtype, int64_t cols) { retur
 
 static inline int packed(const msgl_tensor *t, int64_t cols) {
   int quantized = msgl_quant_of(t->dtype).bits;
-  if (t->dtype != MSGL_F32 && t->dtype != MSGL_BF16 && !quantized) return MSGL_ERR_DTYPE;
+  if (t->dtype != MSGL_F32 && t->dtype != MSGL_BF16 && t->dtype != MSGL_F16 && !quantized) return MSGL_ERR_DTYPE;
   if (quantized && t->cols % MSGL_X_GROUP) return MSGL_ERR_SHAPE;
   return t->addr == 0 || t->rows <= 0 || t->cols <= 0 || t->cols != cols ? MSGL_ERR_SHAPE : MSGL_OK;
 }

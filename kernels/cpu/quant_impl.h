@@ -60,21 +60,6 @@ ALWAYS vi sum_end(int bits, int_sum s, int32_t start) {
 }
 #endif
 
-// VW float16 values as floats; finite ones.
-ALWAYS vf vld_f16(const char *p) {
-#if defined(MSGL_ISA_AVX512)
-  return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-#elif defined(MSGL_ISA_AVX2)
-  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-#else
-  vh h;
-  memcpy(&h, p, sizeof h);
-  vu u = __builtin_convertvector(h, vu);
-  vf magnitude = (vf)((u & 0x7fffu) << 13) * vset1(0x1p112f);
-  return (vf)((vu)magnitude | (u & 0x8000u) << 16);
-#endif
-}
-
 // Where the scale of output n of a group stands, or its minimum.
 ALWAYS const char *scale_at(const msgl_quant *q, const char *head, int group, int minima, int n) {
   return head + ((group * (q->minimum ? 2 : 1) + minima) * LANES + n) * (q->wide ? 4 : 2);

@@ -42,6 +42,7 @@ typedef float vf __attribute__((vector_size(4 * VW)));
 typedef int32_t vi __attribute__((vector_size(4 * VW)));
 typedef uint32_t vu __attribute__((vector_size(4 * VW)));
 typedef uint16_t vh __attribute__((vector_size(2 * VW)));
+typedef int8_t vb __attribute__((vector_size(VW)));
 typedef float vf_any __attribute__((vector_size(4 * VW), aligned(4), may_alias));
 typedef uint32_t vu_any __attribute__((vector_size(4 * VW), aligned(4), may_alias));
 
@@ -78,6 +79,57 @@ ALWAYS vf vld_bf16(const uint16_t *p) {
   vh h;
   memcpy(&h, p, sizeof h);
   return (vf)(__builtin_convertvector(h, vu) << 16);
+}
+
+// VW float16 values as floats.
+ALWAYS vf vld_f16(const void *p) {
+#if defined(MSGL_ISA_AVX512)
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+#elif defined(MSGL_ISA_AVX2)
+  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#else
+  vh h;
+  memcpy(&h, p, sizeof h);
+  vu u = __builtin_convertvector(h, vu), infinite = (vu)((u & 0x7c00u) == 0x7c00u);
+  vf magnitude = (vf)((u & 0x7fffu) << 13) * vset1(0x1p112f);
+  return (vf)((vu)magnitude | (infinite & 0x7f800000u) | (u & 0x8000u) << 16);
+#endif
+}
+
+// VW values rounded to float16, to nearest even.
+ALWAYS void vst_f16(uint16_t *p, vf v) {
+#if defined(MSGL_ISA_AVX512)
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(MSGL_ISA_AVX2)
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  for (int i = 0; i < VW; i++) p[i] = msgl_to_f16(v[i]);
+#endif
+}
+
+// VW signed bytes as floats.
+ALWAYS vf vld_i8(const void *p) {
+  vb b;
+  memcpy(&b, p, sizeof b);
+  return __builtin_convertvector(__builtin_convertvector(b, vi), vf);
+}
+
+// VW values from i on of a row of any dense type.
+ALWAYS vf vld_any(int dtype, const char *row, int i) {
+  switch (dtype) {
+    case MSGL_BF16: return vld_bf16((const uint16_t *)row + i);
+    case MSGL_F16: return vld_f16((const uint16_t *)row + i);
+    case MSGL_I8: return vld_i8((const int8_t *)row + i);
+    default: return vld((const float *)row + i);
+  }
+}
+
+// One of them.
+ALWAYS float load_one(int dtype, const char *row, int i) {
+  size_t size = msgl_elem_size(dtype);
+  char lanes[4 * VW] = {0};
+  memcpy(lanes, row + (size_t)i * size, size);
+  return vld_any(dtype, lanes, 0)[0];
 }
 
 // n < VW values, the rest zero.

@@ -57,7 +57,31 @@ static float from_bf16(uint16_t h) {
   return f;
 }
 
-static float rounded(float x, int dtype) { return dtype == MSGL_BF16 ? from_bf16(msgl_to_bf16(x)) : x; }
+// _Float16 is the compiler's own rounding to nearest even.
+static float rounded(float x, int dtype) {
+  if (dtype == MSGL_F16) return (float)(_Float16)x;
+  return dtype == MSGL_BF16 ? from_bf16(msgl_to_bf16(x)) : x;
+}
+
+// All roundings to float16 at and beside the halves, and of what is between.
+static void test_to_f16(void) {
+  for (uint32_t u = 0; u < 0x7f800000; u += u % 0x1000 == 1 ? 0xffe : 1) {  // 0, 1, 0xfff, 0x1000, 0x1001, …
+    float x;
+    memcpy(&x, &u, 4);
+    _Float16 want = (_Float16)x;
+    uint16_t bits;
+    memcpy(&bits, &want, 2);
+    check(msgl_to_f16(x) == bits && msgl_to_f16(-x) == (bits | 0x8000), "to f16", (int)u, msgl_to_f16(x), bits);
+  }
+  check(msgl_to_f16(INFINITY) == 0x7c00 && (msgl_to_f16(NAN) & 0x7fff) > 0x7c00, "to f16", 0, 0, 0);
+}
+
+// What an i8 cache keeps of element i of a head.
+static float rounded_i8(const float *head, int d, int i) {
+  float most = 0;
+  for (int j = 0; j < d; j++) most = fmaxf(most, fabsf(head[j]));
+  return most > 0 ? nearbyintf(head[i] * (127.0f / most)) * (most / 127.0f) : 0;
+}
 
 static void *pack(const float *w, int n, int k, int dtype) {
   void *p = aligned_alloc(64, (msgl_packed_bytes(n, k, dtype) + 63) / 64 * 64);
@@ -234,9 +258,14 @@ static void test_rows(msgl_pool *pool, int m, int h) {
   free(x);
 }
 
+static float cached(const float *head, int d, int i, int dtype) {
+  return dtype == MSGL_I8 ? rounded_i8(head, d, i) : rounded(head[i], dtype);
+}
+
 // One request of `len` positions in one batch, then its last row alone.
 static void test_attention(msgl_pool *pool, int q, int kv, int d, int page, int len, int window, int dtype) {
-  int pages = (len + page - 1) / page, width = (q + 2 * kv) * d, row = kv * d, elem = dtype == MSGL_BF16 ? 2 : 4;
+  int pages = (len + page - 1) / page, width = (q + 2 * kv) * d, row = kv * (dtype == MSGL_I8 ? d + 4 : d);
+  int elem = (int)msgl_elem_size(dtype);
   float *qkv = floats(len * width), *given = malloc((size_t)(len * width) * 4), *table = floats(len * d);
   float *dst = nans(len * q * d), *one = nans(q * d);
   char *k = malloc((size_t)(pages * page * row * elem)), *v = malloc((size_t)(pages * page * row * elem));
@@ -277,14 +306,14 @@ static void test_attention(msgl_pool *pool, int q, int kv, int d, int page, int 
       double most = -1e30, total = 0;
       for (int j = first; j <= r; j++) {
         p[j] = 0;
-        for (int i = 0; i < d; i++) p[j] += (double)qh[i] * rounded(qkv[j * width + kh + i], dtype);
+        for (int i = 0; i < d; i++) p[j] += (double)qh[i] * cached(qkv + j * width + kh, d, i, dtype);
         p[j] *= scale;
         most = fmax(most, p[j]);
       }
       for (int j = first; j <= r; j++) total += p[j] = exp(p[j] - most);
       for (int i = 0; i < d; i++) {
         double sum = 0;
-        for (int j = first; j <= r; j++) sum += p[j] * rounded(qkv[j * width + vh + i], dtype);
+        for (int j = first; j <= r; j++) sum += p[j] * cached(qkv + j * width + vh, d, i, dtype);
         check(near(dst[(r * q + h) * d + i], sum / total, 1e-5), "attention", q, d, len);
       }
     }
@@ -462,7 +491,8 @@ static void test_isa(const char *isa, int threads) {
   static const int nk[][2] = {{1, 1}, {16, 2}, {33, 7}, {40, 65}, {70, 300}};
   for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
     for (size_t j = 0; j < sizeof nk / sizeof *nk; j++) {
-      test_linear(pool, ms[i], nk[j][0], nk[j][1], (int)((i + j) % 2));
+      static const int dtypes[] = {MSGL_F32, MSGL_BF16, MSGL_F16};
+      test_linear(pool, ms[i], nk[j][0], nk[j][1], dtypes[(i + j) % 3]);
     }
     for (int dtype = MSGL_Q8; dtype <= MSGL_Q8M; dtype++) {
       test_quant(pool, ms[i], 33 + 40 * (dtype % 3), 32 * (1 + (int)i % 4) + 512 * (ms[i] == 17), dtype);
@@ -478,6 +508,10 @@ static void test_isa(const char *isa, int threads) {
   test_attention(pool, 2, 2, 64, 1, 33, 9, MSGL_BF16);
   test_attention(pool, 4, 1, 32, 64, 290, 0, MSGL_BF16);
   test_attention(pool, 2, 1, 8, 16, 530, 260, MSGL_F32);
+  test_attention(pool, 4, 2, 64, 16, 290, 0, MSGL_F16);
+  test_attention(pool, 8, 1, 24, 3, 70, 20, MSGL_F16);
+  test_attention(pool, 4, 2, 64, 1, 290, 0, MSGL_I8);
+  test_attention(pool, 12, 2, 40, 16, 70, 20, MSGL_I8);
   test_exp(pool);
   test_sample(pool, 9, 3);
   test_sample(pool, 40, 1000);
@@ -515,6 +549,7 @@ static void test_start_stop(int rounds) {
 int main(void) {
   static const char *isas[] = {"portable", "avx2", "avx512"};
   test_start_stop(200);
+  test_to_f16();
   for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
     for (int threads = 1; threads <= 3; threads++) test_isa(isas[i], threads);
   }

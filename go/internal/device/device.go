@@ -57,8 +57,8 @@ func (w Weight) Check(maxRows, maxCols int) error {
 		return fmt.Errorf("load: weight of type %v and %d columns; want a multiple of 32", w.DType, w.Cols)
 	case quantized && w.Quant == nil, !quantized && w.Floats == nil && w.BF16 == nil, w.BF16 != nil && w.DType != ops.BF16:
 		return fmt.Errorf("load: nothing gives the rows of a weight of type %v", w.DType)
-	case !quantized && w.DType != ops.F32 && w.DType != ops.BF16:
-		return fmt.Errorf("load: element type %v; want f32, bf16 or a quantized one", w.DType)
+	case !quantized && !w.DType.Float():
+		return fmt.Errorf("load: element type %v; want f32, bf16, f16 or a quantized one", w.DType)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestA40_LeftOut(t *testing.T) {
 	} {
 		ck, config := changed(t, name, fields)
 		want := readExpected(t, filepath.Join(tiny, name, "expected.json"))
-		compare(t, newSoloOf(t, config, ck, ops.F32, Dequantized, 0, devices(t)["cpu"]), want)
+		compare(t, newSoloOf(t, config, ck, Config{Quantization: Dequantized}, devices(t)["cpu"]), want)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 
 // Config sizes an engine.
 type Config struct {
-	DType           ops.DType // of weights and KV
+	DType           ops.DType // of weights that are not quantized
+	KVDType         ops.DType // of the KV cache
 	Quantization    Quantization
 	PageSize        int
 	NumPages        int

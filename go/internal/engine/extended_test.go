@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/minisgl/minisgl/go/internal/ops"
 	"github.com/minisgl/minisgl/go/internal/weights"
 )
 
@@ -35,7 +34,7 @@ func TestExtended_Logits(t *testing.T) {
 				}
 				defer ck.Close()
 				for i, pageSize := range []int{1, 4, 16, 64} {
-					r := newSoloPaged(t, ck.Config, ck, Config{DType: ops.F32, Quantization: Dequantized, MaxSeqLen: want.MaxSeqLen, PageSize: pageSize}, dev)
+					r := newSoloOf(t, ck.Config, ck, Config{Quantization: Dequantized, MaxSeqLen: want.MaxSeqLen, PageSize: pageSize}, dev)
 					chunk := []int{64, 1, 7, 16}[i]
 					for _, p := range want.Prompts {
 						r.start(p.IDs)

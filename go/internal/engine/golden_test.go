@@ -146,23 +146,33 @@ func TestTensorParallel(t *testing.T) {
 	})
 }
 
-// bfloat16Bound is how far a logit may be from its float32 value when weights and
-// KV cache are bfloat16: the weights of the tiny models are bfloat16 values, so
-// the rounding of keys and values is all that differs. Logits have a standard
-// deviation of about 3.
-const bfloat16Bound = 0.25
-
-func TestBFloat16(t *testing.T) {
-	eachModel(t, []string{""}, func(t *testing.T, path string, dev device.Device, want expected) {
-		r := newSolo(t, path, ops.BF16, want.MaxSeqLen, dev)
-		for _, p := range want.Prompts {
-			r.start(p.IDs)
-			near(t, "first position", p.First, r.logits(1), bfloat16Bound)
-			if len(p.IDs) > 1 {
-				near(t, "last position", p.Last, r.logits(len(p.IDs)), bfloat16Bound)
-			}
-		}
-	})
+// TestRounded bounds how far logits are from their float32 values with other types.
+// The weights of the tiny models are bfloat16 values, nearly all of them float16
+// values too, so the rounding of keys and values is what differs: by 2^-9 of a
+// value in bfloat16, 2^-12 in float16, 1/254 of a head's largest value in int8.
+// Logits have a standard deviation of about 3.
+func TestRounded(t *testing.T) {
+	for _, c := range []struct {
+		weights, kv ops.DType
+		bound       float64
+	}{
+		{ops.BF16, ops.BF16, 0.25},
+		{ops.F16, ops.F16, 0.03},
+		{ops.F32, ops.I8, 1},
+	} {
+		t.Run(c.weights.String()+","+c.kv.String(), func(t *testing.T) {
+			eachModel(t, []string{""}, func(t *testing.T, path string, dev device.Device, want expected) {
+				r := newSoloAs(t, path, Config{DType: c.weights, KVDType: c.kv, Quantization: Dequantized, MaxSeqLen: want.MaxSeqLen}, dev)
+				for _, p := range want.Prompts {
+					r.start(p.IDs)
+					near(t, "first position", p.First, r.logits(1), c.bound)
+					if len(p.IDs) > 1 {
+						near(t, "last position", p.Last, r.logits(len(p.IDs)), c.bound)
+					}
+				}
+			})
+		})
+	}
 }
 
 // near asks for a distance of at most bound in every logit.
@@ -200,7 +210,7 @@ func TestMistral3Names(t *testing.T) {
 	defer ck.Close()
 	after := newSoloOf(t, ck.Config, renamed{ck, strings.NewReplacer("language_model.model.", "none.",
 		"model.language_model.", "language_model.model.", "language_model.lm_head", "none", "lm_head", "language_model.lm_head")},
-		ops.F32, Dequantized, 0, devices(t)["cpu"])
+		Config{Quantization: Dequantized}, devices(t)["cpu"])
 	before.start([]int32{1, 2, 3})
 	after.start([]int32{1, 2, 3})
 	near(t, "last position", before.logits(3), after.logits(3), 0)
@@ -217,29 +227,27 @@ type solo struct {
 // newSolo computes in dt, with quantized weights too.
 func newSolo(t *testing.T, path string, dt ops.DType, maxSeqLen int, devs ...device.Device) *solo {
 	t.Helper()
-	return newSoloAs(t, path, dt, Dequantized, maxSeqLen, devs...)
+	return newSoloAs(t, path, Config{DType: dt, KVDType: dt, Quantization: Dequantized, MaxSeqLen: maxSeqLen}, devs...)
 }
 
-func newSoloAs(t *testing.T, path string, dt ops.DType, q Quantization, maxSeqLen int, devs ...device.Device) *solo {
+func newSoloAs(t *testing.T, path string, cfg Config, devs ...device.Device) *solo {
 	t.Helper()
 	ck, err := weights.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ck.Close()
-	return newSoloOf(t, ck.Config, ck, dt, q, maxSeqLen, devs...)
-}
-
-func newSoloOf(t *testing.T, config []byte, src Source, dt ops.DType, q Quantization, maxSeqLen int, devs ...device.Device) *solo {
-	t.Helper()
-	return newSoloPaged(t, config, src, Config{DType: dt, Quantization: q, MaxSeqLen: maxSeqLen, PageSize: 4}, devs...)
+	return newSoloOf(t, ck.Config, ck, cfg, devs...)
 }
 
 // soloTokens is the room of a solo's cache, and its longest sequence as a rule.
 const soloTokens = 160
 
-func newSoloPaged(t *testing.T, config []byte, src Source, cfg Config, devs ...device.Device) *solo {
+func newSoloOf(t *testing.T, config []byte, src Source, cfg Config, devs ...device.Device) *solo {
 	t.Helper()
+	if cfg.PageSize == 0 {
+		cfg.PageSize = 4
+	}
 	mc, err := model.ParseConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ const kvCap = 4 << 30
 
 // PageBytes is the size of one KV page over all layers.
 func PageBytes(c model.Config, pageSize int, dt ops.DType) int64 {
-	return int64(2*c.Layers*c.KVHeads*c.HeadDim*pageSize) * int64(dt.Size())
+	return int64(2*c.Layers*ops.CacheCols(dt, c.KVHeads, c.HeadDim)*pageSize) * int64(dt.Size())
 }
 
 // ChooseNumPages returns how many pages to allocate: a share of the free memory
@@ -29,7 +29,7 @@ func ChooseNumPages(cfg Config, c model.Config, ck *weights.Checkpoint, ratio fl
 	if err != nil {
 		return 0, "", err
 	}
-	page := PageBytes(c, cfg.PageSize, cfg.DType)
+	page := PageBytes(c, cfg.PageSize, cfg.KVDType)
 	needed := weightBytes(cfg, c, ck) + activationBytes(cfg, c)
 	bytes := int64(ratio*float64(free)) - needed
 	useful := int64(cfg.MaxRunning) * int64((cfg.MaxSeqLen+cfg.PageSize-1)/cfg.PageSize)

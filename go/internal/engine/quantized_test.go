@@ -26,7 +26,7 @@ func TestComputeAsStored(t *testing.T) {
 			if exact.mc.MoE.NumExperts > 0 {
 				t.Skip("a small error may choose another expert")
 			}
-			compareRounded(t, want, exact, newSoloAs(t, file, ops.F32, AsStored, 0, devices(t)["cpu"]), newSoloAs(t, file, ops.F32, AsStored, 0, devices(t)["ref"]))
+			compareRounded(t, want, exact, newSoloAs(t, file, Config{}, devices(t)["cpu"]), newSoloAs(t, file, Config{}, devices(t)["ref"]))
 		})
 	}
 }
@@ -62,7 +62,7 @@ func TestQuantizeAtLoad(t *testing.T) {
 		q     Quantization
 		bound float64
 	}{{Int8, roundedError}, {Int4, 0.5}} {
-		cpu := newSoloAs(t, dir, ops.F32, c.q, 0, devices(t)["cpu"])
+		cpu := newSoloAs(t, dir, Config{Quantization: c.q}, devices(t)["cpu"])
 		for i, p := range want.Prompts {
 			exact.start(p.IDs)
 			cpu.start(p.IDs)

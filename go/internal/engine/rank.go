@@ -32,11 +32,11 @@ func newRank(cfg Config, mc model.Config, ld *loader) (*rank, error) {
 	}
 	r := &rank{cfg: cfg, dev: ld.dev, model: m}
 	a := &allocator{dev: ld.dev}
-	rows, width := cfg.maxRows(), mc.RankKVHeads()*mc.HeadDim
+	rows, width := cfg.maxRows(), ops.CacheCols(cfg.KVDType, mc.RankKVHeads(), mc.HeadDim)
 	for range mc.Layers {
 		r.kv = append(r.kv, model.Cache{
-			K: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.DType),
-			V: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.DType),
+			K: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.KVDType),
+			V: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.KVDType),
 		})
 	}
 	r.scratch = model.NewScratch(mc, rows, cfg.MaxRunning, func(r, c int) ops.Tensor { return a.tensor(r, c, ops.F32) })

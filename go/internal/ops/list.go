@@ -103,7 +103,7 @@ func (l *List) RopeStore(qkv Tensor, r Rope, kCache, vCache, qNorm, kNorm Tensor
 	if ok := r.Positions.Cols == qkv.Rows && r.Slots.Cols == qkv.Rows; !ok {
 		l.fail(KindRopeStore, "qkv %v, positions %v, slots %v", qkv, r.Positions, r.Slots)
 	}
-	if ok := int(r.Table.Cols) == h.Dim && int(kCache.Cols) == h.KV*h.Dim && kCache.Cols == vCache.Cols; !ok {
+	if ok := int(r.Table.Cols) == h.Dim && int(kCache.Cols) == CacheCols(kCache.DType, h.KV, h.Dim) && kCache.Cols == vCache.Cols; !ok {
 		l.fail(KindRopeStore, "table %v, cache %v, heads %+v", r.Table, kCache, h)
 	}
 	l.add(Op{
@@ -137,7 +137,7 @@ func (l *List) Attention(dst, q Tensor, p Paged, kCache, vCache Tensor, h Heads,
 	if ok := p.CuQLens.Cols == p.Table.Rows+1 && p.KVLens.Cols == p.Table.Rows; !ok {
 		l.fail(KindAttention, "table %v, cu_q_lens %v, kv_lens %v", p.Table, p.CuQLens, p.KVLens)
 	}
-	if ok := h.KV > 0 && h.Q%h.KV == 0 && int(kCache.Cols) == h.KV*h.Dim; !ok {
+	if ok := h.KV > 0 && h.Q%h.KV == 0 && int(kCache.Cols) == CacheCols(kCache.DType, h.KV, h.Dim); !ok {
 		l.fail(KindAttention, "heads %+v, cache %v", h, kCache)
 	}
 	l.add(Op{

@@ -31,7 +31,20 @@ const (
 	Q4M DType = 5 // 4 bits in groups of 32, with minima: ggml's Q4_1 and Q4_K
 	Q6  DType = 6 // 8 bits in groups of 16: ggml's Q6_K and Q3_K
 	Q8M DType = 7 // 8 bits in groups of 16, with minima: any other, and weights stacked of several types
+
+	F16 DType = 8 // IEEE 754 half precision
+	I8  DType = 9 // signed codes of a key or value cache; see CacheCols
 )
+
+// CacheCols returns the columns of a key or value cache of kv heads of dim
+// elements. A row of an I8 cache is all heads' codes and then, as float32, each
+// head's scale: its largest magnitude / 127.
+func CacheCols(dt DType, kv, dim int) int {
+	if dt == I8 {
+		return kv * (dim + 4)
+	}
+	return kv * dim
+}
 
 // Quant describes a quantized type. A row is a code for each column and a scale,
 // perhaps a minimum, for each group of columns. A value is
@@ -59,10 +72,16 @@ func (d DType) Quant() (q Quant, ok bool) {
 	return Quant{}, false
 }
 
+// Float reports whether d is a type of floating-point numbers.
+func (d DType) Float() bool { return d == F32 || d == BF16 || d == F16 }
+
 // Size returns the bytes of one element of a dense tensor; quantized types have none.
 func (d DType) Size() int {
-	if d == BF16 {
+	switch d {
+	case BF16, F16:
 		return 2
+	case I8:
+		return 1
 	}
 	return 4
 }
@@ -85,6 +104,10 @@ func (d DType) String() string {
 		return "q6"
 	case Q8M:
 		return "q8m"
+	case F16:
+		return "f16"
+	case I8:
+		return "i8"
 	}
 	return fmt.Sprintf("dtype(%d)", int32(d))
 }

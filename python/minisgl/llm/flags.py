@@ -11,11 +11,12 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("engine").add_argument
     add("--model-path", "--model", required=True, help="the model: a name, a directory or a .gguf file")
     add("--model-source", help="where a model's name is looked up: huggingface or modelscope")
-    add("--dtype", default="auto", help="type of weights and KV: auto, float32 or bfloat16")
+    add("--dtype", default="auto", help="type of weights: auto, float32, bfloat16 or float16")
     add(
         "--quantization",
         help="of weights: auto (quantized ones are used as they are, unless --dtype float32), none, int8 or int4",
     )
+    add("--kv-cache-dtype", help="of keys and values: auto (that of --dtype), float32, bfloat16, float16 or int8")
     add("--device", help="auto, cpu, or ref (slow; to compare results with)")
     add("--threads", dest="num_threads", type=int, help="CPU threads (default: the cores that the process may use)")
     add("--max-running-requests", dest="max_running_req", type=int, help="requests that run at once")
@@ -60,6 +61,7 @@ _NAMES = (
     "model_source",
     "dtype",
     "quantization",
+    "kv_cache_dtype",
     "device",
     "tp_size",
     "num_threads",

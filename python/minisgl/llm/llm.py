@@ -53,7 +53,7 @@ class LLM:
         model_path: A directory in Hugging Face's layout, a ``.gguf`` file, a known name
             (``smollm2-135m``), or a model of the hub: ``org/name``, ``org/name@revision``,
             ``org/name/file.gguf``.
-        dtype: What to compute with: ``"bfloat16"``, ``"float32"``, ``"auto"``, or a
+        dtype: What to compute with: ``"bfloat16"``, ``"float16"``, ``"float32"``, ``"auto"``, or a
             ``torch.dtype`` of one of these. Quantized weights are computed with as they
             are, unless it is ``"float32"`` or the option ``quantization`` is ``"none"``;
             ``quantization="int8"`` or ``"int4"`` quantizes others when they are loaded.

@@ -10,7 +10,7 @@ from typing import Any
 from minisgl.core import as_bool, as_float, as_int, check
 from minisgl.env import ENV
 
-DTYPES = ("auto", "bfloat16", "float32")
+DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 Check = Callable[[str, Any], Any]
 
@@ -115,6 +115,7 @@ _PASSED: dict[str, Check] = {
     "model_source": _name,
     "use_dummy_weight": as_bool,
     "quantization": _name,
+    "kv_cache_dtype": _name,
     "device": _name,
     "tp_size": _positive,
     "num_threads": _positive,

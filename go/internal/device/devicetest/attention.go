@@ -38,6 +38,11 @@ func attentionCases() []attentionCase {
 		{heads(4, 2, 32), 4, 1, ops.F32, false, []int{40}},
 		{heads(4, 2, 16), 16, 0, ops.BF16, false, []int{600, 257}},
 		{heads(2, 1, 16), 16, 270, ops.F32, false, []int{700}},
+		{heads(9, 3, 64), 16, 0, ops.F16, false, []int{40, 1, 33}},
+		{heads(8, 1, 40), 3, 30, ops.F16, true, []int{300, 2}},
+		{heads(9, 3, 64), 1, 0, ops.I8, false, []int{40, 1, 33}},
+		{heads(14, 2, 128), 16, 0, ops.I8, true, []int{290}},
+		{heads(4, 2, 24), 5, 30, ops.I8, false, []int{70, 35}},
 	}
 }
 
@@ -77,11 +82,8 @@ func ropeScenario(r *rig, d int, norm bool) []float32 {
 func testAttention(t *testing.T, open Open) {
 	for _, c := range attentionCases() {
 		t.Run(name("%+v", c), func(t *testing.T) {
-			// A cache in bfloat16 rounds what two devices computed differently.
-			tolerance := 2e-5
-			if c.dt == ops.BF16 {
-				tolerance = 2e-2
-			}
+			// A cache rounds what two devices computed differently.
+			tolerance := map[ops.DType]float64{ops.F32: 2e-5, ops.BF16: 2e-2, ops.F16: 2e-3, ops.I8: 2e-2}[c.dt]
 			got, want := c.run(newRig(t, open), c.whole()), c.run(newRef(t), c.whole())
 			for i := range want {
 				requireClose(t, got[i], want[i], tolerance)
@@ -188,8 +190,9 @@ func (c attentionCase) start(r *rig) *attentionRun {
 		}
 		a.pages = append(a.pages, list)
 	}
-	a.k = r.poisoned((total+3)*c.page, c.h.KV*c.h.Dim, c.dt)
-	a.v = r.poisoned((total+3)*c.page, c.h.KV*c.h.Dim, c.dt)
+	cols := ops.CacheCols(c.dt, c.h.KV, c.h.Dim)
+	a.k = r.poisoned((total+3)*c.page, cols, c.dt)
+	a.v = r.poisoned((total+3)*c.page, cols, c.dt)
 	a.table = r.f32(longest, c.h.Dim, ropeTable(longest, c.h.Dim))
 	if c.norm {
 		a.qNorm, a.kNorm = r.f32(1, c.h.Dim, random(11, c.h.Dim)), r.f32(1, c.h.Dim, random(12, c.h.Dim))

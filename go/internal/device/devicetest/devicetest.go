@@ -175,7 +175,7 @@ func quantize(dst device.QuantRow, q ops.Quant, x []float32) {
 }
 
 // weightTypes are the types of weights.
-var weightTypes = []ops.DType{ops.F32, ops.BF16, ops.Q8, ops.Q4, ops.Q4M, ops.Q6, ops.Q8M}
+var weightTypes = []ops.DType{ops.F32, ops.BF16, ops.F16, ops.Q8, ops.Q4, ops.Q4M, ops.Q6, ops.Q8M}
 
 // run runs one list.
 func (r *rig) run(l *ops.List) {

@@ -47,7 +47,7 @@ func (c linearCase) times(r *rig, w ops.Tensor, m int, x []float32) []float32 {
 
 func linearCases() []linearCase {
 	var out []linearCase
-	for _, dt := range []ops.DType{ops.F32, ops.BF16} {
+	for _, dt := range weightTypes[:3] {
 		for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 40} {
 			out = append(out, linearCase{m, 150, 70, dt, m%2 == 0})
 		}
@@ -58,7 +58,7 @@ func linearCases() []linearCase {
 		}
 		out = append(out, linearCase{200, 48, 1100, dt, true}, linearCase{1, 1500, 258, dt, false})
 	}
-	for _, dt := range weightTypes[2:] {
+	for _, dt := range weightTypes[3:] {
 		for m := 1; m <= 14; m++ {
 			out = append(out, linearCase{m, 70 + m, 32 * (1 + m%4), dt, m%2 == 0})
 		}

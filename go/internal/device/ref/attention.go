@@ -27,7 +27,7 @@ func (m *memory) ropeStore(op ops.Op) {
 	qkv := m.typed(op.T[0], ops.F32, rows, (h.q+2*h.kv)*h.dim)
 	positions, slots := m.typed(op.T[1], ops.I32, 1, rows).ints(0), m.typed(op.T[2], ops.I32, 1, rows).ints(0)
 	table := m.typed(op.T[3], ops.F32, int(op.T[3].Rows), h.dim)
-	k, v := m.cache(op.T[4], h.kv*h.dim), m.cache(op.T[5], h.kv*h.dim)
+	k, v := m.cache(op.T[4], h), m.cache(op.T[5], h)
 	for r := range rows {
 		row, cosSin := qkv.row(r), table.row(positions[r])
 		for i := range h.q + h.kv {
@@ -42,8 +42,8 @@ func (m *memory) ropeStore(op ops.Op) {
 			rotate(head, cosSin)
 		}
 		qkv.setRow(r, row)
-		k.setRow(slots[r], row[h.q*h.dim:(h.q+h.kv)*h.dim])
-		v.setRow(slots[r], row[(h.q+h.kv)*h.dim:])
+		k.setHeads(slots[r], h, row[h.q*h.dim:(h.q+h.kv)*h.dim])
+		v.setHeads(slots[r], h, row[(h.q+h.kv)*h.dim:])
 	}
 }
 
@@ -63,7 +63,7 @@ func (m *memory) attention(op ops.Op) {
 	h := headsOf(op)
 	rows, window := int(op.T[1].Rows), int(op.I[4])
 	dst, q := m.typed(op.T[0], ops.F32, rows, h.q*h.dim), m.typed(op.T[1], ops.F32, rows, h.q*h.dim)
-	k, v := m.cache(op.T[2], h.kv*h.dim), m.cache(op.T[3], h.kv*h.dim)
+	k, v := m.cache(op.T[2], h), m.cache(op.T[3], h)
 	requests := int(op.T[4].Rows)
 	pages := m.typed(op.T[4], ops.I32, requests, int(op.T[4].Cols))
 	cu, lens := m.typed(op.T[5], ops.I32, 1, requests+1).ints(0), m.typed(op.T[6], ops.I32, 1, requests).ints(0)
@@ -81,7 +81,7 @@ func (m *memory) attention(op ops.Op) {
 			for p := first; p <= position; p++ {
 				require(p/h.pageSize < len(list), "request %d: position %d is beyond its %d pages", r, p, len(list))
 				slot := list[p/h.pageSize]*h.pageSize + p%h.pageSize
-				keys, values = append(keys, k.row(slot)), append(values, v.row(slot))
+				keys, values = append(keys, k.heads(slot, h)), append(values, v.heads(slot, h))
 			}
 			dst.setRow(row, h.attend(q.row(row), keys, values, op.F[0]))
 		}

@@ -95,9 +95,10 @@ func (m *memory) typed(t ops.Tensor, dt ops.DType, rows, cols int) view {
 	return m.view(t)
 }
 
-// cache is view for a key or value cache of the given width.
-func (m *memory) cache(t ops.Tensor, cols int) view {
-	require(t.DType == ops.F32 || t.DType == ops.BF16, "cache %v: element type is not supported", t)
+// cache is view for a key or value cache of h's heads.
+func (m *memory) cache(t ops.Tensor, h heads) view {
+	require(t.DType.Float() || t.DType == ops.I8, "cache %v: element type is not supported", t)
+	cols := ops.CacheCols(t.DType, h.kv, h.dim)
 	require(int(t.Cols) == cols, "cache %v, want %d columns", t, cols)
 	return m.view(t)
 }
@@ -114,9 +115,12 @@ func (v view) row(r int) []float32 {
 	at, size := v.at(r), v.DType.Size()
 	for c := range out {
 		b := v.b[at+c*size:]
-		if v.DType == ops.BF16 {
+		switch v.DType {
+		case ops.BF16:
 			out[c] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
-		} else {
+		case ops.F16:
+			out[c] = fromF16(binary.LittleEndian.Uint16(b))
+		default:
 			out[c] = math.Float32frombits(binary.LittleEndian.Uint32(b))
 		}
 	}
@@ -128,11 +132,50 @@ func (v view) setRow(r int, x []float32) {
 	at, size := v.at(r), v.DType.Size()
 	for c, f := range x {
 		b := v.b[at+c*size:]
-		if v.DType == ops.BF16 {
+		switch v.DType {
+		case ops.BF16:
 			binary.LittleEndian.PutUint16(b, toBF16(f))
-		} else {
+		case ops.F16:
+			binary.LittleEndian.PutUint16(b, toF16(f))
+		default:
 			binary.LittleEndian.PutUint32(b, math.Float32bits(f))
 		}
+	}
+}
+
+// heads returns row r of a cache as float32.
+func (v view) heads(r int, h heads) []float32 {
+	if v.DType != ops.I8 {
+		return v.row(r)
+	}
+	at, n := v.at(r), h.kv*h.dim
+	out := make([]float32, n)
+	for c := range out {
+		scale := math.Float32frombits(binary.LittleEndian.Uint32(v.b[at+n+4*(c/h.dim):]))
+		out[c] = float32(int8(v.b[at+c])) * scale
+	}
+	return out
+}
+
+// setHeads stores row r of a cache.
+func (v view) setHeads(r int, h heads, x []float32) {
+	if v.DType != ops.I8 {
+		v.setRow(r, x)
+		return
+	}
+	at := v.at(r)
+	for i := range h.kv {
+		head, largest, inverse := h.of(x, i), float32(0), float32(0)
+		for _, f := range head {
+			largest = max(largest, float32(math.Abs(float64(f))))
+		}
+		if largest > 0 {
+			inverse = 127 / largest
+		}
+		for c, f := range head {
+			v.b[at+i*h.dim+c] = byte(int8(math.RoundToEven(float64(f * inverse))))
+		}
+		binary.LittleEndian.PutUint32(v.b[at+h.kv*h.dim+4*i:], math.Float32bits(largest/127))
 	}
 }
 
@@ -158,4 +201,30 @@ func toBF16(f float32) uint16 {
 		return uint16(u>>16) | 0x40
 	}
 	return uint16((u + 0x7fff + u>>16&1) >> 16)
+}
+
+// fromF16 widens an IEEE half: its bits in a float32's places are the value times
+// 2^-112, but for infinities and NaNs.
+func fromF16(h uint16) float32 {
+	sign, magnitude := uint32(h&0x8000)<<16, uint32(h&0x7fff)
+	if magnitude >= 0x7c00 {
+		return math.Float32frombits(sign | 0x7f800000 | magnitude<<13)
+	}
+	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(magnitude<<13)*0x1p112))
+}
+
+// toF16 rounds to nearest, ties to even; a NaN stays a NaN.
+func toF16(f float32) uint16 {
+	sign, x := uint16(math.Float32bits(f)>>16)&0x8000, math.Abs(float64(f))
+	const tooLarge = 65520 // half way from the largest half to what would come next
+	switch {
+	case f != f:
+		return sign | 0x7e00
+	case x >= tooLarge:
+		return sign | 0x7c00
+	case x < 0x1p-14: // subnormal: multiples of 2^-24
+		return sign | uint16(math.RoundToEven(x*0x1p24))
+	}
+	u := math.Float32bits(float32(x))
+	return sign | uint16((u-112<<23+0xfff+u>>13&1)>>13)
 }

@@ -32,7 +32,7 @@ func (m *memory) embed(op ops.Op) {
 // weight is view for a tensor of Load.
 func (m *memory) weight(t ops.Tensor) view {
 	_, quantized := t.DType.Quant()
-	require(t.DType == ops.F32 || t.DType == ops.BF16 || quantized, "weight %v: element type is not supported", t)
+	require(t.DType.Float() || quantized, "weight %v: element type is not supported", t)
 	return m.view(t)
 }
 
