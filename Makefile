@@ -22,9 +22,9 @@ check: ## Check that the tools to build with are there
 	@scripts/check.sh
 
 .PHONY: setup
-setup: check ## Python environment, tokenizers library, native module (what is there already is kept)
+setup: check ## Python environment, Rust libraries, native module (what is there already is kept)
 	@scripts/venv.sh
-	@scripts/tokenizers-lib.sh
+	@scripts/rust-lib.sh
 	@scripts/native.sh
 
 .PHONY: build

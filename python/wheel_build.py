@@ -13,7 +13,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent.parent
-_STEPS = ("check.sh", "tokenizers-lib.sh", "native.sh")
+_STEPS = ("check.sh", "rust-lib.sh", "native.sh")
 
 
 class BuildPy(build_py):

@@ -20,6 +20,6 @@ if command -v "$python" >/dev/null; then
 else
   say "Python 3.10 or newer"
 fi
-command -v cargo >/dev/null || say "cargo, the Rust build tool (rustup installs it), for the tokenizers library"
+command -v cargo >/dev/null || say "cargo, the Rust build tool (rustup installs it), for the tokenizers and llguidance"
 command -v "${CC:-cc}" >/dev/null || say "a C compiler (gcc or clang)"
 exit $missing

@@ -25,7 +25,7 @@ die() {
 suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 stamp_file=$out/.stamp$suffix
 ls "$root"/build/lib/tokenizers-*/libtokenizers.a >/dev/null 2>&1 ||
-  die "the tokenizers library is missing; run scripts/tokenizers-lib.sh first"
+  die "the Rust libraries are missing; run scripts/rust-lib.sh first"
 
 # What the module is made from, tests aside. The tokenizers library is named by
 # its version in the Go sources.

@@ -37,6 +37,11 @@ type params struct {
 	MinTokens         int          `json:"min_tokens"`
 	Logprobs          *int         `json:"logprobs"`        // alternatives to report beside each token; null: no log-probabilities
 	PromptLogprobs    bool         `json:"prompt_logprobs"` // for the prompt's tokens, too
+
+	JSONSchema    *string `json:"json_schema"` // null, or one of these
+	Regex         *string `json:"regex"`
+	EBNF          *string `json:"ebnf"`
+	StructuralTag *string `json:"structural_tag"`
 }
 
 // template is tokenizer.TemplateOptions. Values stay JSON, which keeps the order
@@ -168,6 +173,7 @@ func (p params) sampling() llm.SamplingParams {
 		FrequencyPenalty:  p.FrequencyPenalty,
 		RepetitionPenalty: p.RepetitionPenalty,
 		MinTokens:         p.MinTokens,
+		Grammar:           p.grammar(),
 	}
 	for _, pair := range p.LogitBias {
 		out.LogitBias = append(out.LogitBias, llm.TokenBias{Token: int32(pair[0]), Bias: pair[1]})
@@ -179,6 +185,20 @@ func (p params) sampling() llm.SamplingParams {
 		out.PromptLogprobs = new(0)
 	}
 	return out
+}
+
+func (p params) grammar() llm.Grammar {
+	switch {
+	case p.JSONSchema != nil:
+		return llm.Grammar{Kind: llm.GrammarJSONSchema, Text: *p.JSONSchema}
+	case p.Regex != nil:
+		return llm.Grammar{Kind: llm.GrammarRegex, Text: *p.Regex}
+	case p.EBNF != nil:
+		return llm.Grammar{Kind: llm.GrammarEBNF, Text: *p.EBNF}
+	case p.StructuralTag != nil:
+		return llm.Grammar{Kind: llm.GrammarStructural, Text: *p.StructuralTag}
+	}
+	return llm.Grammar{}
 }
 
 // withField puts a conversation's name in the place of "messages", with which

@@ -19,12 +19,23 @@ type (
 	FinishReason   = core.FinishReason
 	InvalidError   = core.InvalidError
 	TokenBias      = core.TokenBias
+	Grammar        = core.Grammar
+	GrammarKind    = core.GrammarKind
 	TokenLogprob   = core.TokenLogprob
 	Logprob        = core.Logprob
 )
 
 // MaxTopLogprobs bounds SamplingParams.TopLogprobs.
 const MaxTopLogprobs = core.MaxTopLogprobs
+
+// The kinds of grammars.
+const (
+	GrammarJSONSchema = core.GrammarJSONSchema
+	GrammarJSONObject = core.GrammarJSONObject
+	GrammarRegex      = core.GrammarRegex
+	GrammarEBNF       = core.GrammarEBNF
+	GrammarStructural = core.GrammarStructural
+)
 
 // The reasons why a request ended.
 const (

@@ -159,9 +159,9 @@ func (l *LLM) prepare(req Request) (*core.Req, error) {
 		return nil, err
 	}
 	ids := slices.Clone(req.TokenIDs)
+	var err error
 	if req.TokenIDs == nil {
-		err := l.checkText("prompt", req.Text)
-		if err != nil {
+		if err = l.checkText("prompt", req.Text); err != nil {
 			return nil, err
 		}
 		if ids, err = l.tok.Encode(req.Text, true); err != nil {
@@ -181,6 +181,11 @@ func (l *LLM) prepare(req Request) (*core.Req, error) {
 		params.Seed = &seed
 	}
 	r := &core.Req{UID: uid, Params: params, IDs: ids, PromptLen: len(ids)}
+	if params.Grammar.Kind != "" {
+		if r.Matcher, err = l.model.matcher(params.Grammar); err != nil {
+			return nil, err
+		}
+	}
 	if params.MinTokens > 0 {
 		r.Ends = slices.DeleteFunc(slices.Concat(l.model.eos, req.StopTokenIDs), func(id int32) bool { return !l.isToken(id) })
 	}

@@ -30,6 +30,8 @@ type loaded struct {
 	eng  *engine.Engine
 	eos  []int32
 	ids  int // that have a token: those below
+
+	grammars grammars
 }
 
 // Resolve turns a model's name into a path: a directory or a .gguf file as it

@@ -49,6 +49,7 @@ type output struct {
 
 // request is what the loop remembers of a request that has not ended.
 type request struct {
+	req    *core.Req
 	sink   sink
 	scores []core.Score // that wait for its next output
 	begun  time.Time
@@ -66,11 +67,13 @@ func (l *LLM) send(c command) bool {
 }
 
 // loop is the engine's only goroutine: it drives the scheduler and runs its
-// batches. While one batch runs, the next is planned, recorded and submitted.
+// batches. While one batch runs, the next is planned, recorded and submitted; not
+// so after a batch that samples by a grammar, since its tokens must be known
+// before the next ones' masks can be.
 func (l *LLM) loop() {
 	var flying *flight
 	for l.obey(flying) {
-		if flying != nil && l.hook != nil {
+		if flying != nil && (l.hook != nil || flying.batch.Constrained()) {
 			l.finish(flying)
 			flying = nil
 		}
@@ -114,7 +117,7 @@ func (l *LLM) do(c command) bool {
 	switch c.kind {
 	case addReqs:
 		for _, r := range c.reqs {
-			l.sinks[r.UID] = &request{sink: c.sink}
+			l.sinks[r.UID] = &request{req: r, sink: c.sink}
 			if err := l.sched.Add(r); err != nil {
 				l.deliver(output{Output: scheduler.Output{Req: r, Finish: core.FinishError}, err: err})
 			}
@@ -198,6 +201,9 @@ func (l *LLM) complete(f *flight, next []int32) {
 			e.scores = append(e.scores, s)
 		}
 	}
+	for _, failed := range l.eng.Failures() {
+		l.failOne(failed.UID, failed.Err)
+	}
 	for _, out := range l.sched.Complete(f.batch, next) {
 		l.deliver(output{Output: out})
 	}
@@ -208,6 +214,13 @@ func (l *LLM) fail(b *core.Batch, err error) {
 	l.cfg.Logger.Error("a batch failed", "error", err)
 	for _, out := range l.sched.Fail(b) {
 		l.deliver(output{Output: out, err: err})
+	}
+}
+
+// failOne ends one request of a batch that has run.
+func (l *LLM) failOne(uid core.UID, err error) {
+	if e, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
+		l.deliver(output{Output: scheduler.Output{Req: e.req, Finish: core.FinishError}, err: err})
 	}
 }
 
@@ -222,7 +235,7 @@ func (l *LLM) deliver(out output) {
 	out.scores, out.begun = e.scores, e.begun
 	e.scores = nil
 	if out.Finish != "" {
-		delete(l.sinks, uid)
+		l.forget(e)
 		l.countFinish(out.Output)
 	}
 	e.sink.push(out)
@@ -231,7 +244,7 @@ func (l *LLM) deliver(out output) {
 // abort ends a request that is still there.
 func (l *LLM) abort(uid core.UID) {
 	if e, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
-		delete(l.sinks, uid)
+		l.forget(e)
 		out := scheduler.Output{Req: &core.Req{UID: uid}, Finish: core.FinishAbort}
 		l.countFinish(out)
 		e.sink.push(output{Output: out, begun: e.begun})
@@ -240,9 +253,17 @@ func (l *LLM) abort(uid core.UID) {
 
 // stop ends a request whose reader has all that it wanted: that is no abort.
 func (l *LLM) stop(uid core.UID, usage Usage) {
-	if _, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
-		delete(l.sinks, uid)
+	if e, ok := l.sinks[uid]; ok && l.sched.Abort(uid) {
+		l.forget(e)
 		l.countFinish(scheduler.Output{Req: &core.Req{UID: uid, CachedLen: usage.CachedTokens}, Finish: core.FinishStop})
+	}
+}
+
+// forget drops a request that has ended, and what it holds beside the scheduler's.
+func (l *LLM) forget(e *request) {
+	delete(l.sinks, e.req.UID)
+	if e.req.Matcher != nil {
+		e.req.Matcher.Close()
 	}
 }
 

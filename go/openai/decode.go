@@ -143,6 +143,13 @@ func (f *fields) fail(err error) {
 	}
 }
 
+// failAs passes on what is wrong with a member.
+func (f *fields) failAs(member *fields) {
+	if member.err != nil {
+		f.fail(member.err)
+	}
+}
+
 func (f *fields) mistyped(member, want string, raw json.RawMessage) {
 	f.fail(Invalid(f.name(member), "must be %s, got %s", want, kindOf(raw)))
 }
@@ -266,6 +273,15 @@ func (f *fields) freeForm(member string) json.RawMessage {
 		f.fail(Invalid(f.name(member), "is longer than %d bytes", maxFreeForm))
 	}
 	return raw
+}
+
+// document returns a JSON document, which may also be written as a string.
+func (f *fields) document(member string) string {
+	raw := f.freeForm(member)
+	if text, ok := textOf(raw); ok {
+		return text
+	}
+	return string(raw)
 }
 
 func textOf(raw json.RawMessage) (s string, ok bool) {

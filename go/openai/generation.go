@@ -56,9 +56,7 @@ func parseGeneration(f *fields, absent core.SamplingParams) Generation {
 	options := f.object("stream_options")
 	g.IncludeUsage = options.flag("include_usage")
 	g.ContinuousUsage = options.flag("continuous_usage_stats")
-	if options.err != nil {
-		f.fail(options.err)
-	}
+	f.failAs(options)
 	return g
 }
 
@@ -76,6 +74,7 @@ func parseSampling(f *fields, absent core.SamplingParams) core.SamplingParams {
 		FrequencyPenalty:  f.number("frequency_penalty", absent.FrequencyPenalty),
 		RepetitionPenalty: f.number("repetition_penalty", absent.RepetitionPenalty),
 		LogitBias:         f.biases("logit_bias"),
+		Grammar:           parseGrammar(f),
 		MinTokens:         f.integer("min_tokens", 0),
 	}
 	p.MaxTokens = f.count("max_completion_tokens", p.MaxTokens)
@@ -104,9 +103,7 @@ func (f *fields) biases(member string) []core.TokenBias {
 		}
 		list = append(list, core.TokenBias{Token: int32(id), Bias: o.number(name, 0)})
 	}
-	if o.err != nil {
-		f.fail(o.err)
-	}
+	f.failAs(o)
 	slices.SortFunc(list, func(a, b core.TokenBias) int { return int(a.Token) - int(b.Token) })
 	return list
 }

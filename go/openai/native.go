@@ -52,10 +52,6 @@ var (
 		{"skip_special_tokens", []string{"true"}},
 		{"no_stop_trim", []string{"false"}},
 		{"stop_regex", []string{"[]"}},
-		{"regex", nil},
-		{"ebnf", nil},
-		{"json_schema", nil},
-		{"structural_tag", nil},
 	}
 )
 
@@ -178,6 +174,7 @@ func parseNativeSampling(f, o *fields, absent core.SamplingParams) GeneratePromp
 			FrequencyPenalty:  o.number("frequency_penalty", absent.FrequencyPenalty),
 			RepetitionPenalty: o.number("repetition_penalty", absent.RepetitionPenalty),
 			LogitBias:         o.biases("logit_bias"),
+			Grammar:           parseGrammar(o),
 			MinTokens:         o.integer("min_new_tokens", 0),
 		},
 		N:            parseN(o),
@@ -186,9 +183,7 @@ func parseNativeSampling(f, o *fields, absent core.SamplingParams) GeneratePromp
 	}
 	checkSampling(o, p.Sampling, map[string]string{"min_tokens": "min_new_tokens"})
 	refuse(o, unsupportedNativeSampling)
-	if o.err != nil {
-		f.fail(o.err)
-	}
+	f.failAs(o)
 	return p
 }
 

@@ -96,7 +96,6 @@ type field struct {
 
 // unsupported lists the fields that can't be honoured.
 var unsupported = []field{
-	{"response_format", []string{`{"type":"text"}`}},
 	{"tool_choice", []string{`"auto"`, `"none"`}},
 	{"functions", []string{"[]"}},
 	{"function_call", []string{`"auto"`, `"none"`}},
@@ -104,9 +103,6 @@ var unsupported = []field{
 	{"audio", nil},
 	{"add_generation_prompt", []string{"true"}},
 	{"continue_final_message", []string{"false"}},
-	{"regex", nil},
-	{"ebnf", nil},
-	{"json_schema", nil},
 }
 
 func refuse(f *fields, list []field) {

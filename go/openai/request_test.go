@@ -227,9 +227,8 @@ func checkError(t *testing.T, err error, param, message string) {
 
 func TestParseChatUnsupported(t *testing.T) {
 	for _, member := range []string{
-		`"response_format":{"type":"json_object"}`,
 		`"tool_choice":"required"`, `"tool_choice":{"type":"function"}`, `"functions":[{}]`,
-		`"modalities":["text","audio"]`, `"continue_final_message":true`, `"regex":"a+"`,
+		`"modalities":["text","audio"]`, `"continue_final_message":true`,
 		`"functions":["` + strings.Repeat("5", 1000) + `"]`,
 	} {
 		_, err := ParseChat([]byte(`{`+member+`,`+hi+`}`), DefaultSampling())

@@ -223,13 +223,20 @@ func TestA37_ConcurrentUseAndClose(t *testing.T) {
 	wg.Wait()
 }
 
-// The version in the cgo line decides which archive is linked.
+// The versions in the cgo lines decide which archive is linked.
 func TestLinkedVersion(t *testing.T) {
 	version := regexp.MustCompile(`daulet/tokenizers v(\S+)`).FindStringSubmatch(readString(t, "../go.mod"))
 	if version == nil {
 		t.Fatal("go.mod does not name the module")
 	}
-	if line := "build/lib/tokenizers-" + version[1] + "\n"; !strings.Contains(readString(t, "link.go"), line) {
-		t.Errorf("link.go does not link %s, the version in go.mod", version[1])
+	rust := regexp.MustCompile(`(?m)^llguidance=(\S+)$`).FindStringSubmatch(readString(t, "../../scripts/rust-lib.sh"))
+	if rust == nil {
+		t.Fatal("rust-lib.sh does not name the version of llguidance")
+	}
+	for _, file := range []string{"link.go", "../internal/grammar/link.go"} {
+		path := "build/lib/tokenizers-" + version[1] + "-llguidance-" + rust[1]
+		if !regexp.MustCompile(regexp.QuoteMeta(path) + `( |\n)`).MatchString(readString(t, file)) {
+			t.Errorf("%s does not link %s, the versions in go.mod and rust-lib.sh", file, path)
+		}
 	}
 }

@@ -48,7 +48,7 @@ typedef struct {
   int quant_rows[2];  // the same for quantized weights, with codes of 8 and of 4 bits
   int attn_rows;    // (row, query head) pairs that ATTENTION keeps in registers
   msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked;
-  msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample, adjust, logprobs;
+  msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample, adjust, mask, logprobs;
   msgl_phase_fn probe_read, probe_fma;
   int64_t probe_flops;  // of an item of probe_fma
   msgl_phase_fn moe_route, moe_pack, moe_gate_up, moe_act, moe_down, moe_combine;

@@ -32,6 +32,7 @@ const msgl_kernels KERNELS(MSGL_ISA) = {
     .gather_rows = gather_rows,
     .sample = sample,
     .adjust = adjust,
+    .mask = mask,
     .logprobs = logprobs,
     .moe_route = moe_route,
     .moe_pack = moe_pack,

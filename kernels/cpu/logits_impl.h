@@ -1,4 +1,4 @@
-// logits_impl.h: penalties, biases and log-probabilities.
+// logits_impl.h: penalties, biases, masks and log-probabilities.
 
 // Penalises the tokens that were generated; ids below zero name rows of last.
 static void penalise(float *x, int vocab, const msgl_adjustment *a, const int32_t *ids, const int32_t *last, int32_t *counts) {
@@ -28,6 +28,18 @@ static void adjust(const msgl_job *job, int thread, int64_t from, int64_t to) {
       memcpy(&bias, &pairs[2 * i + 1], sizeof bias);
       x[pairs[2 * i]] += bias;
     }
+  }
+}
+
+// Items: rows of the bits.
+static void mask(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  const msgl_op *op = job->op;
+  int vocab = op->i[0];
+  for (int64_t r = from; r < to; r++) {
+    float *x = msgl_row(&op->t[0], msgl_i32(&op->t[1])[r]);
+    const uint32_t *words = (const uint32_t *)msgl_row(&op->t[2], r);
+    for (int id = 0; id < vocab; id++) x[id] = words[id / 32] >> (id % 32) & 1 ? x[id] : -INFINITY;
   }
 }
 

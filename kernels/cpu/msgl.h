@@ -54,6 +54,7 @@ enum msgl_kind {
   // 10 is the engine's
   MSGL_ADJUST = 11,
   MSGL_LOGPROBS = 12,
+  MSGL_MASK = 13,
   MSGL_PROBE = 100,  // for msgl_probe alone
 };
 
@@ -87,6 +88,8 @@ typedef struct {
 //               i: experts per row, whether their weights are scaled to a sum of one
 //               dst may be x
 //   ADJUST      t: logits f32 [R, V], msgl_adjustment as i32 [A, 8], data i32 [1, D], last i32 [1, S]   i: vocab
+//   MASK        t: logits f32 [R, V], rows i32 [1, A], bits i32 [A, ceil(vocab / 32)]   i: vocab
+//               logits of ids whose bit is 0 become -inf; id has bit id % 32 of word id / 32
 //   LOGPROBS    t: dst i32 [L, 1+2K], logits f32 [R, V], msgl_scoring as i32 [L, 4], next i32 [1, R] or absent
 //               i: vocab
 // Activations and every tensor but weights and caches are row-major.

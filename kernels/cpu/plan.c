@@ -237,6 +237,7 @@ int msgl_plan(msgl_job *job, const msgl_op *op) {
     case MSGL_GATHER_ROWS: return plan_gather_rows(job, op);
     case MSGL_SAMPLE: return msgl_plan_sample(job, op);
     case MSGL_ADJUST: return msgl_plan_adjust(job, op);
+    case MSGL_MASK: return msgl_plan_mask(job, op);
     case MSGL_LOGPROBS: return msgl_plan_logprobs(job, op);
     case MSGL_MOE: return msgl_plan_moe(job, op);
     case MSGL_PROBE: return plan_probe(job, op);

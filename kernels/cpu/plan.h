@@ -47,6 +47,7 @@ static inline size_t msgl_linear_own(const msgl_linear_plan *p) {
 // plan_logits.c
 int msgl_plan_sample(msgl_job *job, const msgl_op *op);
 int msgl_plan_adjust(msgl_job *job, const msgl_op *op);
+int msgl_plan_mask(msgl_job *job, const msgl_op *op);
 int msgl_plan_logprobs(msgl_job *job, const msgl_op *op);
 
 // plan_moe.c

@@ -66,6 +66,19 @@ int msgl_plan_adjust(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
+int msgl_plan_mask(msgl_job *job, const msgl_op *op) {
+  const msgl_tensor *logits = &op->t[0], *rows = &op->t[1], *bits = &op->t[2];
+  int code = both(check_logits(logits, op->i[0]), view(rows, MSGL_I32, 1, rows->cols));
+  if (code == MSGL_OK) code = view(bits, MSGL_I32, rows->cols, msgl_ceil_div(op->i[0], 32));
+  for (int64_t r = 0; code == MSGL_OK && r < rows->cols; r++) {
+    int32_t row = msgl_i32(rows)[r];
+    if (row < 0 || row >= logits->rows) code = MSGL_ERR_INDEX;
+  }
+  if (code != MSGL_OK) return code;
+  add_phase(job, job->kernels->mask, rows->cols, 1, rows->cols == 1);
+  return MSGL_OK;
+}
+
 static int check_scoring(const msgl_scoring *s, const msgl_op *op) {
   const msgl_tensor *next = &op->t[3];
   if (s->row < 0 || s->row >= op->t[1].rows) return MSGL_ERR_INDEX;

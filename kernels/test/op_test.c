@@ -350,6 +350,28 @@ static void test_exp(msgl_pool *pool) {
   free(x);
 }
 
+// MASK leaves every third token.
+static void test_mask(msgl_pool *pool, int rows, int vocab) {
+  float *logits = floats(rows * vocab);
+  int words = (vocab + 31) / 32;
+  int32_t *bits = calloc((size_t)(rows * words), 4), *which = calloc((size_t)rows, 4);
+  for (int r = 0; r < rows; r++) {
+    which[r] = rows - 1 - r;
+    for (int id = 0; id < vocab; id += 3) bits[r * words + id / 32] |= (int32_t)(1u << (id % 32));
+  }
+  msgl_op op = {.kind = MSGL_MASK, .i = {vocab}};
+  op.t[0] = f32(logits, rows, vocab);
+  op.t[1] = i32(which, rows);
+  op.t[2] = view(bits, rows, words, words, MSGL_I32);
+  check(run(pool, &op, 1) == MSGL_OK, "mask code", rows, vocab, 0);
+  for (int i = 0; i < rows * vocab; i++) check((isinf(logits[i]) != 0) == (i % vocab % 3 != 0), "mask", i / vocab, i % vocab, logits[i]);
+  which[0] = rows;
+  check(run(pool, &op, 1) == MSGL_ERR_INDEX, "mask row beyond the logits", rows, vocab, 0);
+  free(which);
+  free(bits);
+  free(logits);
+}
+
 // ADJUST forbids all tokens but one, then LOGPROBS finds that one certain.
 static void test_logits(msgl_pool *pool, int rows, int vocab) {
   float *logits = floats(rows * vocab), forbidden = -INFINITY;
@@ -515,6 +537,8 @@ static void test_isa(const char *isa, int threads) {
   test_exp(pool);
   test_sample(pool, 9, 3);
   test_sample(pool, 40, 1000);
+  test_mask(pool, 1, 3);
+  test_mask(pool, 7, 1000);
   test_logits(pool, 1, 3);
   test_logits(pool, 7, 1000);
   test_moe(pool, 1, 1, 1, 7, 3, MSGL_F32);

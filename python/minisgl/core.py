@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from collections.abc import Mapping
@@ -11,6 +12,9 @@ from typing import Any
 _MAX_SEED = 2**64 - 1
 _MAX_LOGPROBS = 20
 _MAX_BIASES = 1024
+
+# The fields that say what the output must be.
+GRAMMARS = ("json_schema", "regex", "ebnf", "structural_tag")
 
 
 @dataclass(slots=True)
@@ -36,6 +40,16 @@ class SamplingParams:
             tokens in its place, 0 to 20; None reports nothing. It is taken after
             temperature and penalties, and before top_k, top_p and min_p.
         prompt_logprobs: Report those of the prompt's tokens, too; needs logprobs.
+        json_schema: The output is JSON by this schema: a dict, a string of JSON, or a
+            Pydantic model class. {} allows any JSON.
+        regex: The whole output matches this regular expression.
+        ebnf: The output follows these rules: GBNF (root ::= ...), or Lark's syntax (start: ...).
+        structural_tag: Free text with tags whose content has a JSON schema, as sglang's:
+            a dict, or a string of JSON, with structures and triggers.
+
+    At most one of json_schema, regex, ebnf and structural_tag is given. It ends the output
+    where nothing more may follow, also with ignore_eos. Cut off by max_tokens, the output is
+    the beginning of one that fits.
 
     Raises:
         TypeError: A value of the wrong type.
@@ -56,6 +70,10 @@ class SamplingParams:
     min_tokens: int = 0
     logprobs: int | None = None
     prompt_logprobs: bool = False
+    json_schema: Mapping[str, Any] | str | type | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    structural_tag: Mapping[str, Any] | str | None = None
 
     def __post_init__(self) -> None:
         self.temperature = as_float("temperature", self.temperature)
@@ -74,8 +92,13 @@ class SamplingParams:
         if self.logprobs is not None:
             self.logprobs = as_int("logprobs", self.logprobs)
         self.prompt_logprobs = as_bool("prompt_logprobs", self.prompt_logprobs)
+        self.json_schema = _as_document("json_schema", self.json_schema)
+        self.regex = _as_text("regex", self.regex)
+        self.ebnf = _as_text("ebnf", self.ebnf)
+        self.structural_tag = _as_document("structural_tag", self.structural_tag)
         self._check_ranges()
         self._check_penalties()
+        self._check_grammar()
 
     def _check_ranges(self) -> None:
         check(self.temperature >= 0, "temperature", "at least 0", self.temperature)
@@ -103,10 +126,32 @@ class SamplingParams:
             check(0 <= token < 2**31, "logit_bias", "by token id", token)
             check(abs(bias) <= 100, f"logit_bias[{token}]", "from -100 to 100", bias)
 
+    def _check_grammar(self) -> None:
+        given = [name for name in GRAMMARS if getattr(self, name) is not None]
+        check(len(given) <= 1, " and ".join(given), "given one at a time", f"{len(given)} of them")
+        check(not given or self.min_tokens == 0, "min_tokens", f"0 with {given}", self.min_tokens)
+
     @property
     def is_greedy(self) -> bool:
         """Whether each token is the likeliest one."""
         return self.temperature == 0 or self.top_k == 1
+
+
+def _as_text(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, got {value!r}")
+    return value
+
+
+def _as_document(name: str, value: Any) -> str | None:
+    """Returns JSON as text; of a Pydantic model class its schema."""
+    if isinstance(value, type) and hasattr(value, "model_json_schema"):
+        value = value.model_json_schema()
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be a dict, a str of JSON or a Pydantic model class, got {value!r}")
+    return value
 
 
 def _as_biases(value: Any) -> dict[int, float] | None:

@@ -1,5 +1,7 @@
 package core
 
+import "slices"
+
 // UID numbers the requests of an engine, from 1 on, in order of arrival.
 type UID uint64
 
@@ -30,6 +32,8 @@ type Req struct {
 
 	// Ends are the tokens that end the request; Params.MinTokens holds them back.
 	Ends []int32
+
+	Matcher Matcher // of Params.Grammar; nil: none
 
 	CachedLen int
 	DeviceLen int
@@ -74,6 +78,12 @@ type Batch struct {
 	Phase  Phase
 	Seqs   []Seq
 	Tokens int // the sum of ExtendLen
+}
+
+// Constrained reports whether the batch samples for a request with a grammar:
+// which tokens the grammar allows after them is not known before they are.
+func (b *Batch) Constrained() bool {
+	return slices.ContainsFunc(b.Seqs, func(s Seq) bool { return s.Sample && s.Req.Matcher != nil })
 }
 
 // Scored is the half-open range of positions of the batch whose next tokens are

@@ -4,6 +4,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -24,6 +25,7 @@ type SamplingParams struct {
 	FrequencyPenalty  float64     // subtracted as often as they were, -2 to 2; 0: off
 	RepetitionPenalty float64     // then divides their logits, or multiplies negative ones, above 0 to 2; 1: off
 	LogitBias         []TokenBias // added to logits
+	Grammar           Grammar     // what the output must be; else it may be anything
 	MinTokens         int         // until so many tokens no end-of-sequence and no stop token is drawn
 
 	Logprobs       bool // report each token's log-probability
@@ -67,6 +69,8 @@ func (p SamplingParams) Validate() error {
 		return Invalid("max_tokens", "must be at least 1, got %d", p.MaxTokens)
 	case p.MinTokens < 0 || p.MinTokens > p.MaxTokens:
 		return Invalid("min_tokens", "must be from 0 to max_tokens, %d, got %d", p.MaxTokens, p.MinTokens)
+	case p.MinTokens > 0 && p.Grammar.Kind != "":
+		return Invalid("min_tokens", "can't be given together with %s, which says when the output may end", p.Grammar.Name())
 	case p.TopLogprobs < 0 || p.TopLogprobs > MaxTopLogprobs:
 		return Invalid("top_logprobs", "must be from 0 to %d, got %d", MaxTopLogprobs, p.TopLogprobs)
 	case p.TopLogprobs > 0 && !p.Logprobs:
@@ -74,7 +78,7 @@ func (p SamplingParams) Validate() error {
 	case p.PromptLogprobs != nil && (!p.Logprobs || *p.PromptLogprobs < 0):
 		return Invalid("prompt_logprobs", "must be at least 0, and needs logprobs to be true")
 	}
-	return p.validatePenalties()
+	return cmp.Or(p.Grammar.validate(), p.validatePenalties())
 }
 
 func (p SamplingParams) validatePenalties() error {

@@ -82,7 +82,7 @@ type Device interface {
 	Load(w Weight) (ops.Tensor, error)
 
 	// Submit starts a list and returns; the list must stay unchanged until its
-	// Wait. At most two lists may be in flight; they run in order.
+	// Wait. At most four lists may be in flight; they run in order.
 	Submit(l *ops.List) error
 
 	// Wait blocks until the oldest submitted list has run and returns its error.

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -38,16 +39,21 @@ type Engine struct {
 	at     int            // the set of inputs that the next Submit fills
 	flying []int          // sets that are submitted, in order
 	lists  [2][]*ops.List // of each set, one a rank; kept, so that a step allocates nothing
+	draws  [2][]*ops.List // likewise the samplings that wait for masks; none if there is none
 	scores []core.Score
+	failed []Failure
 	used   map[string]bool
 }
 
-// runner runs one list on each device. At most two submissions may be in flight.
+// runner runs one list on each device. At most maxSubmissions may be in flight.
 type runner interface {
 	Submit(lists []*ops.List) error
 	Wait() error
 	Close()
 }
+
+// maxSubmissions is two batches, each in two lists if it needs masks.
+const maxSubmissions = 4
 
 // New builds the model on the devices, one rank on each, with weights from the
 // source, and allocates what a largest batch needs.
@@ -115,27 +121,63 @@ func (e *Engine) Submit(b *core.Batch) error {
 	if err := e.runner.Submit(lists); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
+	if err := e.submitDraw(); err != nil {
+		return errors.Join(err, e.runner.Wait())
+	}
 	e.flying = append(e.flying, e.at)
 	e.at = 1 - e.at
 	return nil
+}
+
+// submitDraw computes the masks of the batch while its forward pass runs, and
+// submits the sampling that waits for them.
+func (e *Engine) submitDraw() error {
+	draws := e.draws[e.at][:0]
+	first := &e.ranks[0].sets[e.at].masks
+	first.compute()
+	for _, r := range e.ranks {
+		in := r.sets[e.at]
+		if !first.any() {
+			break
+		}
+		if err := in.masks.write(r.dev, first.bits.host); err != nil {
+			return fmt.Errorf("engine: writing masks: %w", err)
+		}
+		in.draw.Reset()
+		r.recordDraw(in, &in.draw)
+		if err := in.draw.Err(); err != nil {
+			return err
+		}
+		draws = append(draws, &in.draw)
+	}
+	e.draws[e.at] = draws
+	if len(draws) == 0 {
+		return nil
+	}
+	return e.runner.Submit(draws)
 }
 
 // Wait blocks until the oldest batch in flight has run and returns its sampled
 // tokens, in order of its Seqs; they are valid until the next Wait but one.
 func (e *Engine) Wait() ([]int32, error) {
 	first := e.ranks[0] // every rank has sampled the same tokens
-	in := first.sets[e.flying[0]]
+	set := e.flying[0]
+	in := first.sets[set]
 	e.flying = e.flying[:copy(e.flying, e.flying[1:])]
-	if err := e.runner.Wait(); err != nil {
+	err := e.runner.Wait()
+	if len(e.draws[set]) > 0 {
+		err = cmp.Or(err, e.runner.Wait())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
+	e.failed = in.masks.failed
 	next := in.result[:in.samples]
 	if len(next) > 0 {
 		if err := first.dev.Read(ops.Bytes(next), in.next.Addr); err != nil {
 			return nil, fmt.Errorf("engine: reading tokens: %w", err)
 		}
 	}
-	var err error
 	if e.scores, err = in.logits.read(first.dev, next); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -146,6 +188,10 @@ func (e *Engine) Wait() ([]int32, error) {
 // last Wait asked for: for each request those of the prompt in order, and that of the
 // sampled token. They are valid until the next Wait.
 func (e *Engine) Scores() []core.Score { return e.scores }
+
+// Failures returns the requests of the batch of the last Wait whose grammars
+// could not go on; their tokens mean nothing. They are valid until the next Wait.
+func (e *Engine) Failures() []Failure { return e.failed }
 
 // single runs on one device.
 type single struct{ device.Device }

@@ -23,7 +23,7 @@ type group struct {
 
 func newGroup(devs []device.Device) *group {
 	g := &group{
-		devs: devs, jobs: make(chan []*ops.List, 2), results: make(chan error, 2), parts: make([]ops.List, len(devs)),
+		devs: devs, jobs: make(chan []*ops.List, maxSubmissions), results: make(chan error, maxSubmissions), parts: make([]ops.List, len(devs)),
 	}
 	g.runner.Go(func() {
 		for lists := range g.jobs {

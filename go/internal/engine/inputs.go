@@ -19,12 +19,15 @@ type inputs struct {
 	logitRows             array[int32]        // one for each sample
 	sampling              array[ops.Sampling] // one for each sample
 	logits                logitWork           // what else is to be done with the logits
+	masks                 masks               // which tokens grammars allow
 	next                  ops.Tensor          // sampled tokens, I32 [1, MaxRunning]
 	result                []int32             // the host's copy of next
 	pageSize              int
 	pages                 int // width of table
 	samples               int
 	list                  ops.List
+	draw                  ops.List     // the sampling, if masks hold it up
+	drawn                 ops.Tensor   // the logits that it samples from
 	model                 model.Inputs // what the model sees; here, so that a step allocates nothing
 }
 
@@ -55,6 +58,7 @@ func newInputs(a *allocator, cfg Config, rows int) *inputs {
 		sampling:  newArray[ops.Sampling](a, cfg.MaxRunning, ops.SamplingWords),
 		next:      a.tensor(1, cfg.MaxRunning, ops.I32),
 		logits:    logitWork{block: cfg.MaxRunning},
+		masks:     masks{vocab: cfg.Vocab},
 		result:    make([]int32, cfg.MaxRunning),
 		pageSize:  cfg.PageSize,
 	}
@@ -83,6 +87,7 @@ func (in *inputs) reset() {
 	}
 	in.sampling.host = in.sampling.host[:0]
 	in.logits.reset()
+	in.masks.reset()
 	in.cuQ.host = append(in.cuQ.host, 0)
 	in.pages = 0
 }
@@ -114,6 +119,7 @@ func (in *inputs) add(seq core.Seq) {
 	in.logits.addPrompt(seq, len(in.ids.host)-seq.ExtendLen())
 	if seq.Sample {
 		in.logits.addSample(seq, len(in.logitRows.host))
+		in.masks.add(r, len(in.logitRows.host))
 		in.logitRows.host = append(in.logitRows.host, int32(len(in.ids.host)-1))
 		in.sampling.host = append(in.sampling.host, sampler.Args(r, seq.End))
 	}

@@ -66,7 +66,7 @@ func (c Config) maxRows() int {
 
 // record lets the model record its operations for the filled inputs, and what
 // becomes of its logits: first those of the prompts' tokens, a block at a time,
-// then the sampling.
+// then the sampling, unless it has to wait for masks.
 func (r *rank) record(in *inputs) {
 	logits := r.forward(in)
 	for i := range in.logits.blocks() {
@@ -81,10 +81,19 @@ func (r *rank) record(in *inputs) {
 	if in.logits.blocks() > 0 {
 		logits = r.model.Logits(&in.list, ops.New(in.logitRows.tensor.Addr, 1, in.samples, ops.I32), r.scratch)
 	}
+	in.drawn = logits
+	if !in.masks.any() {
+		r.recordDraw(in, &in.list)
+	}
+}
+
+// recordDraw records the sampling.
+func (r *rank) recordDraw(in *inputs, l *ops.List) {
 	next := ops.New(in.next.Addr, 1, in.samples, ops.I32)
-	in.logits.recordAdjust(&in.list, logits, r.last, r.cfg.Vocab)
-	in.list.Sample(next, logits, in.sampling.tensor.Head(in.samples), r.last, r.cfg.Vocab)
-	in.logits.recordSamples(&in.list, logits, next, r.cfg.Vocab)
+	in.logits.recordAdjust(l, in.drawn, r.last, r.cfg.Vocab)
+	in.masks.record(l, in.drawn)
+	l.Sample(next, in.drawn, in.sampling.tensor.Head(in.samples), r.last, r.cfg.Vocab)
+	in.logits.recordSamples(l, in.drawn, next, r.cfg.Vocab)
 }
 
 // forward records the model's operations and returns its logits.

@@ -19,6 +19,7 @@ const project = "github.com/minisgl/minisgl/"
 var rules = map[string][]string{
 	"kernels/cpu":                   {},
 	"go/internal/core":              {},
+	"go/internal/grammar":           {"go/internal/core"},
 	"go/internal/ops":               {},
 	"go/internal/weights":           {},
 	"go/openai":                     {"go/internal/core"},

@@ -17,6 +17,7 @@ const (
 	KindAllGather  Kind = 10 // run by the engine, between devices
 	KindAdjust     Kind = 11
 	KindLogprobs   Kind = 12
+	KindMask       Kind = 13
 )
 
 var kindNames = map[Kind]string{
@@ -32,6 +33,7 @@ var kindNames = map[Kind]string{
 	KindAllGather:  "all_gather",
 	KindAdjust:     "adjust",
 	KindLogprobs:   "logprobs",
+	KindMask:       "mask",
 }
 
 func (k Kind) String() string { return kindNames[k] }

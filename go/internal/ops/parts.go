@@ -18,7 +18,7 @@ const (
 var kindParts = map[Kind]Part{
 	KindEmbed: PartEmbed, KindRMSNorm: PartNorm, KindRopeStore: PartAttention, KindAttention: PartAttention,
 	KindActMul: PartMLP, KindMoE: PartMLP, KindGatherRows: PartHead, KindSample: PartSampling,
-	KindAdjust: PartSampling, KindLogprobs: PartSampling, KindAllGather: PartExchange,
+	KindAdjust: PartSampling, KindMask: PartSampling, KindLogprobs: PartSampling, KindAllGather: PartExchange,
 }
 
 // Part returns what operation i belongs to. A projection belongs to what its

@@ -66,6 +66,21 @@ func (l *List) Adjust(logits, rows, data, last Tensor, vocab int) {
 	l.add(Op{Kind: KindAdjust, T: [8]Tensor{logits, rows, data, last}, I: [8]int32{int32(vocab)}})
 }
 
+// MaskWords is the number of 32-bit words of a row of Mask's bits.
+func MaskWords(vocab int) int { return (vocab + 31) / 32 }
+
+// Mask takes from rows of logits all tokens but those that their bits name: the
+// others' logits become -Inf.
+//
+// logits is F32 [R, V], rows I32 [1, A] rows of the logits, each at most once, bits
+// I32 [A, MaskWords(vocab)]. Token id is allowed if bit id%32 of word id/32 is set.
+func (l *List) Mask(logits, rows, bits Tensor, vocab int) {
+	if ok := bits.Rows == rows.Cols && bits.DType == I32 && vocab > 0 && vocab <= int(logits.Cols) && int(bits.Cols) == MaskWords(vocab); !ok {
+		l.fail(KindMask, "logits %v, rows %v, bits %v, vocab %d", logits, rows, bits, vocab)
+	}
+	l.add(Op{Kind: KindMask, T: [8]Tensor{logits, rows, bits}, I: [8]int32{int32(vocab)}})
+}
+
 // Scoring is one row of Logprobs' argument tensor: four 32-bit words, laid out as
 // msgl_scoring.
 type Scoring struct {

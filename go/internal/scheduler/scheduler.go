@@ -206,7 +206,7 @@ func (s *Scheduler) Fail(b *core.Batch) []Output {
 // the last one.
 func (s *Scheduler) accept(e *entry, token int32) {
 	r := e.req
-	if !r.Params.IgnoreEOS && slices.Contains(s.cfg.EOS, token) {
+	if (!r.Params.IgnoreEOS || r.Matcher != nil) && slices.Contains(s.cfg.EOS, token) {
 		s.outputs = append(s.outputs, Output{Req: r, Finish: core.FinishStop})
 		s.share.learn(r)
 		s.finish(e)

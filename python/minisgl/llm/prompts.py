@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minisgl.core import SamplingParams
+from minisgl.core import GRAMMARS, SamplingParams
 
 _INT32_MAX = 2**31 - 1
 _ADVICE = "give a list of strings or of lists of token ids, such as"
@@ -153,4 +153,5 @@ def _param_fields(params: SamplingParams) -> dict[str, Any]:
         "min_tokens": min(params.min_tokens, _INT32_MAX),
         "logprobs": params.logprobs,
         "prompt_logprobs": params.prompt_logprobs,
+        **{name: getattr(params, name) for name in GRAMMARS},
     }

@@ -18,7 +18,7 @@ import (
 )
 
 // maxInFlight is the number of lists that may be submitted and not waited for.
-const maxInFlight = 2
+const maxInFlight = 4
 
 // Device implements device.Device.
 type Device struct {

@@ -134,15 +134,15 @@ func testLists(t *testing.T, open Open) {
 	var first, second ops.List
 	first.GatherRows(a, x, one)
 	second.GatherRows(b, a, one)
-	for _, l := range []*ops.List{&first, &second} {
+	for _, l := range []*ops.List{&first, &second, &first, &second} {
 		if err := r.d.Submit(l); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := r.d.Submit(&first); err == nil {
-		t.Error("third list in flight: no error")
+		t.Error("fifth list in flight: no error")
 	}
-	for range 2 {
+	for range 4 {
 		if err := r.d.Wait(); err != nil {
 			t.Fatal(err)
 		}

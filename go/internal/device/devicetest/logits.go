@@ -1,7 +1,9 @@
 package devicetest
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/minisgl/minisgl/go/internal/ops"
@@ -10,6 +12,7 @@ import (
 func testLogits(t *testing.T, open Open) {
 	t.Run("adjust", func(t *testing.T) { testAdjust(t, open) })
 	t.Run("adjust_reference", func(t *testing.T) { testAdjustReference(t, open) })
+	t.Run("mask", func(t *testing.T) { testMask(t, open) })
 	t.Run("logprobs", func(t *testing.T) { testLogprobs(t, open) })
 	t.Run("logprobs_reference", func(t *testing.T) { testLogprobsReference(t, open) })
 }
@@ -92,6 +95,36 @@ func testAdjustReference(t *testing.T, open Open) {
 		return r.floats(logits)
 	}
 	requireSame(t, "adjusted logits", scenario(newRig(t, open)), scenario(newRef(t)))
+}
+
+// Rows that have bits keep the tokens whose bit is set, bit for bit, also where
+// the vocabulary ends within a word; other rows, and what is beyond the vocabulary,
+// stay as they are.
+func testMask(t *testing.T, open Open) {
+	inf := float32(math.Inf(1))
+	for _, vocab := range []int{1, 31, 32, 33, 64, 1000, 1003} {
+		r := newRig(t, open)
+		const rows, beyond = 5, 3
+		x := random(uint64(vocab), rows*(vocab+beyond))
+		want := slices.Clone(x)
+		noise := random(uint64(vocab)+1, 2*vocab)
+		masked := []int32{3, 0}
+		words := make([]int32, len(masked)*ops.MaskWords(vocab))
+		for i, row := range masked {
+			for id := range vocab {
+				if noise[i*vocab+id] > 0 {
+					words[i*ops.MaskWords(vocab)+id/32] |= 1 << (id % 32)
+				} else {
+					want[int(row)*(vocab+beyond)+id] = -inf
+				}
+			}
+		}
+		logits := r.f32(rows, vocab+beyond, x)
+		var l ops.List
+		l.Mask(logits, r.i32(masked...), r.words(len(masked), ops.MaskWords(vocab), words), vocab)
+		r.run(&l)
+		requireSame(t, fmt.Sprintf("%d tokens", vocab), r.floats(logits), want)
+	}
 }
 
 func (r *rig) scorings(rows []ops.Scoring) ops.Tensor {
@@ -190,7 +223,19 @@ func badLogitOps() []badOp {
 			})
 		}
 	}
+	mask := func(row int32, change func(*ops.Op)) func(r *rig) ops.Op {
+		return func(r *rig) ops.Op {
+			op := recorded(func(l *ops.List) { l.Mask(r.alloc(2, 40, ops.F32), r.i32(row), r.words(1, 2, []int32{1, 1}), 40) })
+			change(&op)
+			return op
+		}
+	}
 	return []badOp{
+		{"mask, row beyond the logits", mask(2, func(*ops.Op) {})},
+		{"mask, row before the logits", mask(-1, func(*ops.Op) {})},
+		{"mask, too few bits", mask(0, func(op *ops.Op) { op.T[2].Cols = 1 })},
+		{"mask, fewer bits than rows", mask(0, func(op *ops.Op) { op.T[2].Rows = 0 })},
+		{"mask, vocabulary beyond the logits", mask(0, func(op *ops.Op) { op.I[0] = 41 })},
 		{"adjust, row beyond the logits", adjust(ops.Adjustment{Row: 2}, 0)},
 		{"adjust, output beyond the vocabulary", adjust(ops.Adjustment{Outputs: 1}, 8)},
 		{"adjust, slot beyond the last tokens", adjust(ops.Adjustment{Outputs: 1}, -3)},

@@ -69,6 +69,23 @@ func bias(x []float32, pairs []int) {
 	}
 }
 
+// mask takes away the tokens whose bits are not set.
+func (m *memory) mask(op ops.Op) {
+	logits, vocab := m.typed(op.T[0], ops.F32, int(op.T[0].Rows), int(op.T[0].Cols)), int(op.I[0])
+	require(vocab > 0 && vocab <= int(logits.Cols), "vocabulary of %d tokens, logits %v", vocab, logits.Tensor)
+	rows := m.typed(op.T[1], ops.I32, 1, int(op.T[1].Cols)).ints(0)
+	bits := m.typed(op.T[2], ops.I32, len(rows), ops.MaskWords(vocab))
+	for i, row := range rows {
+		x, words := logits.row(row), bits.ints(i)
+		for id := range vocab {
+			if words[id/32]>>(id%32)&1 == 0 {
+				x[id] = float32(math.Inf(-1))
+			}
+		}
+		logits.setRow(row, x)
+	}
+}
+
 func (m *memory) logprobs(op ops.Op) {
 	logits, vocab := m.typed(op.T[1], ops.F32, int(op.T[1].Rows), int(op.T[1].Cols)), int(op.I[0])
 	dst := m.typed(op.T[0], ops.I32, int(op.T[0].Rows), int(op.T[0].Cols))

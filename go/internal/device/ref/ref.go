@@ -16,7 +16,7 @@ import (
 )
 
 // maxInFlight is the number of lists that may be submitted and not waited for.
-const maxInFlight = 2
+const maxInFlight = 4
 
 // Device implements device.Device. Lists run within Submit.
 type Device struct {
@@ -161,6 +161,8 @@ func (d *Device) runOp(op ops.Op) (err error) {
 		d.mem.sample(op)
 	case ops.KindAdjust:
 		d.mem.adjust(op)
+	case ops.KindMask:
+		d.mem.mask(op)
 	case ops.KindLogprobs:
 		d.mem.logprobs(op)
 	case ops.KindMoE:
