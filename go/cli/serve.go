@@ -28,6 +28,7 @@ type serveFlags struct {
 	maxQueued          int
 	enableMetrics      bool
 	engine             engineFlags
+	chosen             map[string]string // the flags that are not the default, for /ws/stats
 }
 
 func serveCommand(p *program) *cobra.Command {
@@ -43,6 +44,7 @@ func serveCommand(p *program) *cobra.Command {
 			if f.shell {
 				return p.chat(cmd.Context(), &f.engine, shellSampling(), "")
 			}
+			f.chosen = chosen(cmd.Flags())
 			return p.serve(cmd.Context(), f)
 		},
 	}
@@ -122,6 +124,17 @@ func (f *serveFlags) config(log *slog.Logger) server.Config {
 		DrainTimeout: time.Duration(f.drain), Logger: log, ModelName: f.modelName, StrictModel: f.strictModel, APIKey: key,
 		CORSOrigin: f.corsOrigin, MaxRunning: int(f.engine.running), MaxQueued: f.maxQueued, Version: Version,
 		RequestTimeout: time.Duration(f.timeout), CertFile: f.certFile, KeyFile: f.keyFile,
-		TracesEndpoint: f.otlp, ProfileDir: f.profileDir,
+		TracesEndpoint: f.otlp, ProfileDir: f.profileDir, Flags: f.chosen,
 	}
+}
+
+// chosen returns the flags whose values are not the default, but for the key.
+func chosen(flags *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if value := f.Value.String(); value != f.DefValue && f.Name != "api-key" {
+			values[f.Name] = value
+		}
+	})
+	return values
 }

@@ -13,6 +13,8 @@ import (
 func TestServerConfig(t *testing.T) {
 	defaults := server.Config{DrainTimeout: 30 * time.Second, MaxRunning: 256, Version: Version}
 	withEnv := defaults
+	defaults.Flags = map[string]string{}
+	withEnv.Flags = map[string]string{}
 	withEnv.APIKey = "from-env"
 	tests := []struct {
 		name, env string
@@ -26,6 +28,9 @@ func TestServerConfig(t *testing.T) {
 			"--max-running-requests", "3", "--drain-timeout", "2",
 		}, server.Config{
 			DrainTimeout: 2 * time.Second, ModelName: "m", StrictModel: true, APIKey: "k", CORSOrigin: "*", MaxRunning: 3, MaxQueued: 5, Version: Version,
+			Flags: map[string]string{
+				"served-model-name": "m", "strict-model": "true", "cors-origin": "*", "max-queued-requests": "5", "max-running-requests": "3", "drain-timeout": "2s",
+			},
 		}},
 	}
 	for _, test := range tests {
@@ -37,6 +42,7 @@ func TestServerConfig(t *testing.T) {
 			if err := flags.Parse(test.args); err != nil {
 				t.Fatal(err)
 			}
+			f.chosen = chosen(flags)
 			if diff := cmp.Diff(test.want, f.config(nil)); diff != "" {
 				t.Error(diff)
 			}

@@ -160,6 +160,7 @@ type Stats struct {
 	Waiting, Running            int
 	FreePages, TotalPages       int   // KV pages that nobody owns; all there are
 	CachedPages, EvictablePages int   // owned by the prefix cache; of those, used by nobody
+	CacheNodes                  int   // of the prefix cache's tree, without its root
 	Preemptions                 int64 // requests put back for want of pages
 	PromptTokens, CachedTokens  int64 // computed, and found in the prefix cache, since the start
 	CompletionTokens            int64

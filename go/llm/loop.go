@@ -329,6 +329,7 @@ func (l *LLM) publish() {
 	l.stats.FreePages = status.FreePages
 	l.stats.CachedPages = status.CachedPages
 	l.stats.EvictablePages = status.EvictablePages
+	l.stats.CacheNodes = status.CacheNodes
 	l.stats.Preemptions = status.Preemptions
 	l.stats.TotalPages = l.info.NumPages
 }

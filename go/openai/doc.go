@@ -33,4 +33,42 @@
 //     template, as mini-sglang does.
 //   - A body of /generate with "prompt" and neither "text" nor "input_ids" is
 //     mini-sglang's form.
+//
+// # WebSocket
+//
+// Every message is one JSON object in a text frame, with the version "v" and a
+// "type". Servers may add members, so readers must skip those that they don't
+// know; what exists keeps its meaning while "v" stays.
+//
+// At /ws/generate a client sends SocketCommand: "start" with an id of its choice,
+// an API and the body that this API takes over HTTP, or "abort" with the id of a
+// request that it started. Several requests, up to a limit, may run at once. It
+// gets SocketEvent:
+//
+//	start   the request runs; answers a "start"
+//	token   one chunk, as the HTTP API would stream it: one for each token, and
+//	        at the end of each choice one that has its finish_reason
+//	finish  the request has ended, as it should or by an "abort"
+//	error   the request has failed
+//	reject  a command was not carried out; nothing follows
+//
+// Each "start" command is answered by "start" or "reject"; after "start" there is
+// exactly one "finish" or "error", unless the connection breaks. The events of a
+// request are numbered 0, 1, 2, …, without a gap. A request's stream is always
+// sent as it comes, whatever its body says of "stream". An id may be used again
+// after its end. To abort what has just ended is no mistake, and not answered.
+//
+// At /ws/stats the first message is StatsHello, with the ServerStats of the last
+// minutes; then one ServerStats comes each second. A reader that is too slow misses
+// some. What the client sends is not looked at.
+//
+// An API key comes as the header Authorization: Bearer KEY. Browsers can't set it,
+// so it may also come in Sec-WebSocket-Protocol, which unlike a URL is not logged:
+//
+//	new WebSocket(url, ["minisgl.v1", "minisgl.key." + base64url(key)])
+//
+// Pages of other origins are refused unless the server allows theirs. The server
+// pings, and ends a connection whose client answers nothing; one whose client
+// doesn't read is ended, too, and its requests with it. At shutdown the running
+// requests may end, then the server closes with code 1001.
 package openai

@@ -38,6 +38,8 @@ type PrefixCache interface {
 	Evictable() int
 	// Pages is the number of pages that the cache owns.
 	Pages() int
+	// Nodes is the number of nodes of its tree, the root not counted.
+	Nodes() int
 	// CheckIntegrity walks the cache and reports the first broken rule. own is
 	// called for each page that the cache owns.
 	CheckIntegrity(own func(core.Page)) error

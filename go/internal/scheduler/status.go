@@ -13,6 +13,7 @@ type Status struct {
 	FreePages        int // owned by nobody
 	CachedPages      int // kept by the prefix cache
 	EvictablePages   int // of those: could be had
+	CacheNodes       int // of the prefix cache's tree
 	Preemptions      int64
 }
 
@@ -20,7 +21,8 @@ type Status struct {
 func (s *Scheduler) Status() Status {
 	return Status{
 		Waiting: len(s.waiting), Running: len(s.running), FreePages: s.pages.pool.Free(),
-		CachedPages: s.pages.cache.Pages(), EvictablePages: s.pages.cache.Evictable(), Preemptions: s.preemptions,
+		CachedPages: s.pages.cache.Pages(), EvictablePages: s.pages.cache.Evictable(),
+		CacheNodes: s.pages.cache.Nodes(), Preemptions: s.preemptions,
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorilla/websocket"
+
 	"github.com/minisgl/minisgl/go/openai"
 )
 
@@ -24,9 +26,8 @@ func (s *Server) authorize(next http.Handler) http.Handler {
 	}
 	want := sha256.Sum256([]byte(s.cfg.APIKey))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(strings.TrimSpace(key)))
-		valid := strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+		got := sha256.Sum256([]byte(keyOf(r)))
+		valid := subtle.ConstantTimeCompare(got[:], want[:]) == 1
 		if valid || r.Method == http.MethodOptions || slices.Contains(open, r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
@@ -35,6 +36,18 @@ func (s *Server) authorize(next http.Handler) http.Handler {
 		s.fail(w, openai.Errorf(http.StatusUnauthorized, "the API key is missing or wrong; send the header Authorization: Bearer KEY").
 			WithCode(codeInvalidKey))
 	})
+}
+
+// keyOf returns the API key that a request brings; "" if it has none.
+func keyOf(r *http.Request) string {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(key)
+	}
+	if websocket.IsWebSocketUpgrade(r) {
+		return socketKey(r)
+	}
+	return ""
 }
 
 // allowOrigin lets pages of the configured origin read the answers, and answers

@@ -22,7 +22,8 @@ func TestAPIKey(t *testing.T) {
 	s := newServer(t, newFake(atEOS(0)), Config{APIKey: "secret"})
 	for _, path := range []string{
 		"POST /generate", "POST /v1/completions", "POST /v1/chat/completions", "POST //generate", "GET /v1/models", "POST /flush_cache",
-		"GET /flush_cache", "POST /abort_request", "GET /server_info", "POST /tokenize", "POST /detokenize", "GET /health_generate", "GET /nothing",
+		"GET /flush_cache", "POST /abort_request", "GET /server_info", "POST /tokenize", "POST /detokenize", "GET /health_generate", "GET /ws/generate",
+		"GET /ws/stats", "GET /nothing",
 	} {
 		method, path, _ := strings.Cut(path, " ")
 		for _, value := range []string{"", "secret", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Basic secret"} {

@@ -2,29 +2,27 @@ package server
 
 import (
 	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/minisgl/minisgl/go/openai"
 	"github.com/minisgl/minisgl/go/tokenizer"
 )
 
-// chatCompletions serves /v1/chat/completions.
-func (s *Server) chatCompletions(w http.ResponseWriter, r *http.Request, body []byte) error {
+// chatCompletions reads a request to /v1/chat/completions.
+func (s *Server) chatCompletions(body []byte) (*task, error) {
 	req, err := openai.ParseChat(body, s.sampling(openai.DefaultSampling()))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if req.Model, err = s.called(req.Model); err != nil {
-		return err
+		return nil, err
 	}
 	ids, param, err := s.encodeChat(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a := &chatAnswer{tally: newTally(req.N, req.N), req: req, names: s.engine.TokenBytes, id: "chatcmpl-" + s.newID(), created: time.Now().Unix()}
-	jobs := jobsOf(&req.Generation, ids, param, a.id)
-	return s.answer(w, r, req.Stream, jobs, a)
+	return &task{jobs: jobsOf(&req.Generation, ids, param, a.id), stream: req.Stream, answer: a, model: req.Model}, nil
 }
 
 // encodeChat also returns the path of what it encoded.

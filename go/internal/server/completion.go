@@ -2,20 +2,19 @@ package server
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/minisgl/minisgl/go/openai"
 )
 
-// completions serves /v1/completions.
-func (s *Server) completions(w http.ResponseWriter, r *http.Request, body []byte) error {
+// completions reads a request to /v1/completions.
+func (s *Server) completions(body []byte) (*task, error) {
 	req, err := openai.ParseCompletion(body, s.sampling(openai.DefaultCompletion()))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if req.Model, err = s.called(req.Model); err != nil {
-		return err
+		return nil, err
 	}
 	a := &textAnswer{
 		tally: newTally(req.N, req.N*len(req.Prompts)), req: req, names: s.engine.TokenBytes,
@@ -26,7 +25,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, body []byte
 		param := pathOf("prompt", i, req.Many)
 		ids, err := s.encode(param, prompt)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		jobs = append(jobs, jobsOf(&req.Generation, ids, param, a.id)...)
 		if !req.Echo {
@@ -35,13 +34,13 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request, body []byte
 		text := prompt.Text
 		if prompt.TokenIDs != nil {
 			if text, err = s.engine.Decode(prompt.TokenIDs, false); err != nil {
-				return openai.Invalid(param, "%v", err)
+				return nil, openai.Invalid(param, "%v", err)
 			}
 		}
 		a.echo = append(a.echo, text)
 	}
 	a.jobs = jobs
-	return s.answer(w, r, req.Stream, jobs, a)
+	return &task{jobs: jobs, stream: req.Stream, answer: a, model: req.Model}, nil
 }
 
 // pathOf is where prompt i is in a request.

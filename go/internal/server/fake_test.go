@@ -116,7 +116,7 @@ func (e *fakeEngine) TokenBytes(id int32) []byte { return []byte{byte(id)} }
 
 func (e *fakeEngine) Stats() llm.Stats {
 	return llm.Stats{
-		Running: int(e.live.Load()), Waiting: int(e.waiting.Load()), TotalPages: 100, FreePages: 50, EvictablePages: 25,
+		Running: int(e.live.Load()), Waiting: int(e.waiting.Load()), TotalPages: 100, FreePages: 50, EvictablePages: 25, CachedPages: 30, CacheNodes: 7,
 		PromptTokens: 30, CachedTokens: 10,
 	}
 }

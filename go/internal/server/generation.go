@@ -36,6 +36,25 @@ func (s *Server) unavailable() error {
 	return llm.ErrDraining
 }
 
+// task is what a request for text asks of the engine.
+type task struct {
+	jobs   []job
+	stream bool
+	answer answer
+	model  string // that it is answered under
+}
+
+// answering makes a handler of what reads a request for text.
+func (s *Server) answering(read func(body []byte) (*task, error)) http.HandlerFunc {
+	return s.generating(func(w http.ResponseWriter, r *http.Request, body []byte) error {
+		t, err := read(body)
+		if err != nil {
+			return err
+		}
+		return s.answer(w, r, t)
+	})
+}
+
 // sampling returns p with the model's defaults.
 func (s *Server) sampling(p llm.SamplingParams) llm.SamplingParams {
 	s.engine.Info().Defaults.Apply(&p)
@@ -100,26 +119,26 @@ func withSeed(p llm.SamplingParams, choice int) llm.SamplingParams {
 	return p
 }
 
-// answer runs requests and sends what a makes of their events.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, stream bool, jobs []job, a answer) error {
+// answer runs a task and sends what it makes of the events.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, t *task) error {
 	ctx, cancel := s.deadline(s.tracer.Parent(r.Context(), r.Header))
 	defer cancel()
-	g, err := s.start(ctx, jobs)
+	g, err := s.start(ctx, t.jobs)
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	if stream {
-		return s.stream(ctx, w, g, a)
+	if t.stream {
+		return s.stream(ctx, w, g, t.answer)
 	}
 	for g.left > 0 {
 		i, ev, err := g.next(ctx)
 		if err != nil {
 			return err
 		}
-		a.add(i, ev)
+		t.answer.add(i, ev)
 	}
-	s.writeJSON(w, http.StatusOK, a.document())
+	s.writeJSON(w, http.StatusOK, t.answer.document())
 	return nil
 }
 

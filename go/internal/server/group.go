@@ -13,8 +13,8 @@ import (
 	"github.com/minisgl/minisgl/go/openai"
 )
 
-// errAborted ends a request that /abort_request named.
-var errAborted = errors.New("aborted by /abort_request")
+// errAborted ends a request whose client asked for it.
+var errAborted = errors.New("aborted on request")
 
 const codeQueueFull = "queue_full"
 
@@ -163,6 +163,13 @@ func (g *group) close() {
 		m.trace()
 	}
 	g.s.live.Add(-int64(len(g.members)))
+}
+
+// abort ends what still runs, for the client that asked for it.
+func (g *group) abort() {
+	for _, m := range g.members {
+		m.cancel(errAborted)
+	}
 }
 
 // trace tells the collector of a member that has ended.

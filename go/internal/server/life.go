@@ -75,8 +75,14 @@ func (s *Server) Run(ctx context.Context, l net.Listener, load func(context.Cont
 	}
 	s.SetEngine(engine)
 	s.logReady(url)
+	watching, endWatch := context.WithCancel(context.Background())
+	defer endWatch()
+	go s.watch(watching)
 	select {
 	case err := <-served:
+		flushCtx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		s.sockets.close(flushCtx)
 		return errors.Join(fmt.Errorf("server: %w", err), engine.Close())
 	case <-ctx.Done():
 		return s.stop(hs)
@@ -178,6 +184,7 @@ func (s *Server) stop(hs *http.Server) error {
 	}
 	flushCtx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
+	s.sockets.close(flushCtx)
 	err := hs.Shutdown(flushCtx)
 	if err != nil {
 		s.log.Debug("connections were cut off", "error", err)

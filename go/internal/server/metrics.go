@@ -20,6 +20,7 @@ type metrics struct {
 
 	prompt, generated, cached, started, aborted prometheus.Counter
 	ttft, itl, e2e, queue                       prometheus.Histogram
+	recentTTFT, recentITL                       prometheus.Summary // for /ws/stats
 }
 
 // Upper bounds of the histograms' buckets, in seconds.
@@ -45,6 +46,9 @@ func newMetrics(engine Engine, model string) *metrics {
 		queue:     histogram(r, "queue_time_seconds", "Time from a request's start to its first batch.", ttftBuckets),
 		itl:       histogram(r, "inter_token_latency_seconds", "Time between two tokens of a request.", itlBuckets),
 		e2e:       histogram(r, "e2e_request_latency_seconds", "Time from a request's start to its end.", e2eBuckets),
+
+		recentTTFT: recent(),
+		recentITL:  recent(),
 	}
 	m.registerGauges(r, engine)
 	return m
@@ -88,6 +92,18 @@ func histogram(r prometheus.Registerer, name, help string, buckets []float64) pr
 	return h
 }
 
+// recentWindow is how far the percentiles of /ws/stats look back; how far at
+// least is a third less.
+const recentWindow = 30 * time.Second
+
+// recent summarizes the times of the last seconds. It is not registered: from
+// histograms Prometheus makes the percentiles of any time.
+func recent() prometheus.Summary {
+	return prometheus.NewSummary(prometheus.SummaryOpts{
+		MaxAge: recentWindow, AgeBuckets: 3, Objectives: map[float64]float64{0.5: 0.01, 0.9: 0.01, 0.99: 0.001},
+	})
+}
+
 // timer remembers when a request's events came.
 type timer struct {
 	begin, first, last time.Time // of the request, and of its first and latest token, which are zero before there is one
@@ -100,6 +116,7 @@ func (m *metrics) observe(t *timer, ev llm.Event) {
 		if t.last.IsZero() {
 			t.first = now
 			m.ttft.Observe(now.Sub(t.begin).Seconds())
+			m.recentTTFT.Observe(now.Sub(t.begin).Seconds())
 			if !ev.Begun.IsZero() {
 				m.queue.Observe(ev.Begun.Sub(t.begin).Seconds())
 			}
@@ -107,6 +124,7 @@ func (m *metrics) observe(t *timer, ev llm.Event) {
 			m.cached.Add(float64(ev.Usage.CachedTokens))
 		} else {
 			m.itl.Observe(now.Sub(t.last).Seconds())
+			m.recentITL.Observe(now.Sub(t.last).Seconds())
 		}
 		t.last = now
 		m.generated.Inc()

@@ -1,30 +1,33 @@
 package server
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/minisgl/minisgl/go/llm"
 	"github.com/minisgl/minisgl/go/openai"
 )
 
-// generate serves /generate, in sglang's form and in mini-sglang's.
-func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) error {
+// generate reads a request to /generate, in sglang's form or in mini-sglang's.
+func (s *Server) generate(body []byte) (*task, error) {
 	req, err := openai.ParseGenerate(body, s.sampling(openai.DefaultSampling()))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	jobs, err := s.nativeJobs(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	t := &task{jobs: jobs, stream: req.Stream, model: s.modelName()}
+	counts := newTally(1, len(jobs))
 	if req.Plain {
-		return s.answer(w, r, true, jobs, plainAnswer{})
+		t.answer = &plainAnswer{counts}
+	} else {
+		t.answer = &nativeAnswer{
+			tally: counts, jobs: jobs, many: req.Many, begin: time.Now(),
+			logprobs: nativeLogprobs{names: s.engine.TokenBytes, texts: req.LogprobTexts},
+		}
 	}
-	return s.answer(w, r, req.Stream, jobs, &nativeAnswer{
-		tally: newTally(1, len(jobs)), jobs: jobs, many: req.Many, begin: time.Now(),
-		logprobs: nativeLogprobs{names: s.engine.TokenBytes, texts: req.LogprobTexts},
-	})
+	return t, nil
 }
 
 func (s *Server) nativeJobs(req *openai.GenerateRequest) ([]job, error) {
@@ -117,12 +120,11 @@ func nativeFinish(ev llm.Event) *openai.NativeFinish {
 // plainAnswer is mini-sglang's: an event for each token that holds nothing but
 // its text. A text of several lines takes several "data" fields, as the standard
 // has it, so that it can't end the event.
-type plainAnswer struct{}
+type plainAnswer struct{ tally }
 
-func (plainAnswer) add(int, llm.Event) {}
-func (plainAnswer) document() any      { return nil }
+func (*plainAnswer) document() any { return nil }
 
-func (plainAnswer) events(_ int, ev llm.Event) []any {
+func (*plainAnswer) events(_ int, ev llm.Event) []any {
 	if !ev.HasToken && ev.Text == "" {
 		return nil
 	}

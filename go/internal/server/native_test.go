@@ -100,7 +100,7 @@ func TestAbortRequest(t *testing.T) {
 			}
 			send(t.Context(), client, url+"/abort_request", `{"rid":"another"}`)
 			send(t.Context(), client, url+"/abort_request", `{"rid":"victim"}`)
-			if got := <-answered; int32(strings.Count(got, `"finish_reason":{"type":"abort","message":"aborted by /abort_request"}`)) != want {
+			if got := <-answered; int32(strings.Count(got, `"finish_reason":{"type":"abort","message":"aborted on request"}`)) != want {
 				t.Errorf("got %s", got)
 			}
 			eventually(t, "the request is aborted", func() bool { return e.live.Load() == 0 })

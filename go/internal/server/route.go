@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bufio"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -56,6 +58,12 @@ func (r *recorder) Write(p []byte) (int, error) {
 		r.code = http.StatusOK
 	}
 	return r.ResponseWriter.Write(p)
+}
+
+// Hijack serves websocket.Upgrader, which doesn't know of Unwrap.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	r.code = http.StatusSwitchingProtocols
+	return http.NewResponseController(r.ResponseWriter).Hijack()
 }
 
 // Unwrap serves http.ResponseController.

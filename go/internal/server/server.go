@@ -101,6 +101,8 @@ type Config struct {
 	CertFile, KeyFile string        // PEM files to serve HTTPS with; default: HTTP
 	TracesEndpoint    string        // URL of an OpenTelemetry collector; default: none
 	ProfileDir        string        // where /start_profile writes; default: os.TempDir()
+
+	Flags map[string]string // options that the operator has set, for /ws/stats to show; no secrets
 }
 
 const (
@@ -135,6 +137,8 @@ type Server struct {
 	profile profile
 	live    atomic.Int64 // requests that were admitted and have not ended
 	running sync.Map     // of *member, to abort them
+	stats   statsRing
+	sockets sockets
 	handler http.Handler
 	newID   func() string
 }
@@ -168,9 +172,9 @@ func (s *Server) routes() http.Handler {
 	route("/v1", methods{http.MethodGet: s.status, http.MethodPost: s.status, http.MethodOptions: s.status})
 	route("/v1/models", methods{http.MethodGet: s.models})
 	route("/v1/models/{id...}", methods{http.MethodGet: s.model})
-	route("/v1/chat/completions", methods{http.MethodPost: s.generating(s.chatCompletions)})
-	route("/v1/completions", methods{http.MethodPost: s.generating(s.completions)})
-	route("/generate", methods{http.MethodPost: s.generating(s.generate)})
+	route("/v1/chat/completions", methods{http.MethodPost: s.answering(s.chatCompletions)})
+	route("/v1/completions", methods{http.MethodPost: s.answering(s.completions)})
+	route("/generate", methods{http.MethodPost: s.answering(s.generate)})
 	route("/abort_request", methods{http.MethodPost: s.generating(s.abortRequest)})
 	route("/tokenize", methods{http.MethodPost: s.generating(s.tokenize)})
 	route("/detokenize", methods{http.MethodPost: s.generating(s.detokenize)})
@@ -183,6 +187,8 @@ func (s *Server) routes() http.Handler {
 	route("/reset_prefix_cache", methods{http.MethodPost: s.flushCache}) // vLLM's name for it
 	route("/start_profile", methods{http.MethodGet: s.startProfile, http.MethodPost: s.startProfile})
 	route("/stop_profile", methods{http.MethodGet: s.stopProfile, http.MethodPost: s.stopProfile})
+	route("/ws/generate", methods{http.MethodGet: s.socketGenerate})
+	route("/ws/stats", methods{http.MethodGet: s.socketStats})
 	route("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { s.metrics.handler.ServeHTTP(w, r) }})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, openai.Errorf(http.StatusNotFound, "there is no %s here", r.URL.Path))

@@ -12,6 +12,7 @@ type answer interface {
 	add(i int, ev llm.Event)          // takes each event, before events
 	events(i int, ev llm.Event) []any // its part of an answer that streams
 	document() any                    // the answer in one piece
+	usage() *openai.Usage             // so far
 }
 
 // tally sums up the choices of an answer: n for each prompt.

@@ -19,6 +19,7 @@ func (Cache) Unlock(kvcache.Handle)                {}
 func (Cache) Evict(int) []core.Page                { return nil }
 func (Cache) Evictable() int                       { return 0 }
 func (Cache) Pages() int                           { return 0 }
+func (Cache) Nodes() int                           { return 0 }
 func (Cache) CheckIntegrity(func(core.Page)) error { return nil }
 
 func (Cache) Insert([]int32, []core.Page) kvcache.Handle { return kvcache.Handle{} }

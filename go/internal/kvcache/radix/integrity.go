@@ -12,8 +12,8 @@ func (c *Cache) CheckIntegrity(own func(core.Page)) error {
 	if err := c.checkNode(c.root, own, &sum); err != nil {
 		return fmt.Errorf("radix: %w", err)
 	}
-	if sum.pages != c.pages || sum.locked != c.locked || sum.leaves != len(c.leaves) {
-		return fmt.Errorf("radix: counted %+v, but the books say %d pages, %d locked, %d leaves", sum, c.pages, c.locked, len(c.leaves))
+	if sum != (totals{c.pages, c.locked, len(c.leaves), c.nodes}) {
+		return fmt.Errorf("radix: counted %+v, but the books say %d pages, %d locked, %d leaves, %d nodes", sum, c.pages, c.locked, len(c.leaves), c.nodes)
 	}
 	for i, n := range c.leaves {
 		if n.heapAt != i || i > 0 && c.leaves[(i-1)/2].used > n.used {
@@ -23,7 +23,7 @@ func (c *Cache) CheckIntegrity(own func(core.Page)) error {
 	return nil
 }
 
-type totals struct{ pages, locked, leaves int }
+type totals struct{ pages, locked, leaves, nodes int }
 
 func (c *Cache) checkNode(n *node, own func(core.Page), sum *totals) error {
 	for _, p := range n.pages {
@@ -45,6 +45,7 @@ func (c *Cache) checkNode(n *node, own func(core.Page), sum *totals) error {
 			return err
 		}
 		locks += child.locks
+		sum.nodes++
 		if err := c.checkNode(child, own, sum); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ type Cache struct {
 	leaves   leafHeap // unlocked leaves, the least recently used first
 	clock    uint64
 	pages    int // owned
+	nodes    int // without the root
 	locked   int // owned and locked
 }
 
@@ -40,6 +41,9 @@ func New(pageSize int) *Cache {
 
 // Pages implements kvcache.PrefixCache.
 func (c *Cache) Pages() int { return c.pages }
+
+// Nodes implements kvcache.PrefixCache.
+func (c *Cache) Nodes() int { return c.nodes }
 
 // Evictable implements kvcache.PrefixCache. Since a lock reaches to the root, an
 // unlocked node has only unlocked ones below it, and all of them can go.
@@ -93,6 +97,7 @@ func (c *Cache) common(a, b []int32) int {
 // split cuts the first at ids off a node as a parent of its own and returns that
 // parent. Handles to the node stay right: they mean the whole way up.
 func (c *Cache) split(n *node, at int) *node {
+	c.nodes++
 	p := at / c.pageSize
 	upper := &node{
 		parent: n.parent, ids: n.ids[:at:at], pages: n.pages[:p:p],
@@ -164,6 +169,7 @@ func (c *Cache) Insert(ids []int32, pages []core.Page) kvcache.Handle {
 	}
 	n.children[key(leaf.ids[:c.pageSize])] = leaf
 	c.pages += len(leaf.pages)
+	c.nodes++
 	c.offerLeaf(leaf)
 	return kvcache.Handle{Pages: append(h.Pages, leaf.pages...), Node: leaf}
 }
@@ -182,6 +188,7 @@ func (c *Cache) Evict(n int) []core.Page {
 			break
 		}
 		heap.Pop(&c.leaves)
+		c.nodes--
 		delete(leaf.parent.children, key(leaf.ids[:c.pageSize]))
 		c.offerLeaf(leaf.parent)
 	}

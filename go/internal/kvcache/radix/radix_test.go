@@ -33,8 +33,8 @@ func TestMatchSplitsAndInsertKeepsWhatIsCached(t *testing.T) {
 	if diff := cmp.Diff([]core.Page{10, 11, 22}, h.Pages); diff != "" {
 		t.Errorf("insert beside a branch (-want +got):\n%s", diff)
 	}
-	if c.Pages() != 4 || c.Evictable() != 4 {
-		t.Errorf("%d pages, %d evictable, want 4 and 4", c.Pages(), c.Evictable())
+	if c.Pages() != 4 || c.Evictable() != 4 || c.Nodes() != 4 {
+		t.Errorf("%d pages, %d evictable, %d nodes, want 4, 4 and 4", c.Pages(), c.Evictable(), c.Nodes())
 	}
 	check(t, c)
 }
