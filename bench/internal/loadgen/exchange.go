@@ -58,11 +58,13 @@ type HTTPOptions struct {
 	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// HTTP sends JSON and reads event streams over pooled HTTP/1.1 connections.
+// HTTP sends JSON and reads event streams over pooled HTTP/1.1 connections, or
+// WebSockets.
 type HTTP struct {
 	client    *http.Client
 	transport *http.Transport
 	opts      HTTPOptions
+	sockets   socketPool
 }
 
 // NewHTTP returns a client. Close releases its connections.
@@ -84,11 +86,14 @@ func NewHTTP(opts HTTPOptions) *HTTP {
 	}
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	client := &http.Client{Transport: transport, CheckRedirect: noRedirect}
-	return &HTTP{client: client, transport: transport, opts: opts}
+	return &HTTP{client: client, transport: transport, opts: opts, sockets: socketPool{dialing: make(chan struct{}, 1)}}
 }
 
-// Close closes idle connections.
-func (h *HTTP) Close() { h.transport.CloseIdleConnections() }
+// Close closes idle connections, and all WebSockets.
+func (h *HTTP) Close() {
+	h.transport.CloseIdleConnections()
+	h.sockets.close()
+}
 
 func (h *HTTP) request(ctx context.Context, method, url string, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))

@@ -20,6 +20,7 @@ const (
 	Completions            // OpenAI's /v1/completions
 	Generate               // sglang's /generate
 	TensorRT               // Triton's /v2/models/ensemble/generate_stream
+	ChatSocket             // minisgl's /ws/generate, with the requests and chunks of Chat
 )
 
 // Path returns the path of the API's endpoint.
@@ -31,15 +32,20 @@ func (a API) Path() string {
 		return "/generate"
 	case TensorRT:
 		return "/v2/models/ensemble/generate_stream"
+	case ChatSocket:
+		return "/ws/generate"
 	}
 	return "/v1/chat/completions"
 }
+
+// Chats reports whether the API takes conversations.
+func (a API) Chats() bool { return a == Chat || a == ChatSocket }
 
 // Request is one prompt. The first of Messages, IDs and Text that is set is sent.
 type Request struct {
 	Text      string
 	IDs       []int32         // Completions and Generate only
-	Messages  json.RawMessage // a conversation; Chat only
+	Messages  json.RawMessage // a conversation; APIs that take Chats only
 	InputLen  int             // tokens of the prompt; 0 if not known
 	MaxTokens int
 	Extra     map[string]json.RawMessage // added to the body, after those of Options
@@ -113,7 +119,11 @@ func (t *Target) Exchange(ctx context.Context, index int) *Exchange {
 		if err != nil {
 			return new(Exchange).fail(record.BadJSON, "encoding the request: %v", err)
 		}
-		x := t.http.Do(ctx, Call{URL: t.url, Body: body, Header: req.Header, Document: t.opts.NoStream})
+		send := t.http.Do
+		if t.api == ChatSocket {
+			send = t.http.DoSocket
+		}
+		x := send(ctx, Call{URL: t.url, Body: body, Header: req.Header, Document: t.opts.NoStream})
 		next, refused := refusedUsage(x, level)
 		if !refused {
 			return x
@@ -233,9 +243,9 @@ func (t *Target) payload(req Request, level int32) any {
 		r.StreamOptions = &streamOptions{IncludeUsage: true, ContinuousUsageStats: level == usageContinuous}
 	}
 	switch {
-	case t.api == Chat && req.Messages != nil:
+	case t.api.Chats() && req.Messages != nil:
 		r.Messages = req.Messages
-	case t.api == Chat:
+	case t.api.Chats():
 		r.Messages = []message{{Role: "user", Content: req.Text}}
 	case req.IDs != nil:
 		r.Prompt = req.IDs
@@ -263,7 +273,7 @@ func refusedUsage(x *Exchange, level int32) (next int32, refused bool) {
 // Check returns an error if the API cannot carry a request of this kind.
 func (a API) Check(req Request) error {
 	switch {
-	case req.Messages != nil && a != Chat:
+	case req.Messages != nil && !a.Chats():
 		return fmt.Errorf("loadgen: conversations need a chat API, not %s", a.Path())
 	case req.IDs != nil && a != Completions && a != Generate:
 		return fmt.Errorf("loadgen: %s takes no token ids", a.Path())

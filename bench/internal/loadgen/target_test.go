@@ -17,6 +17,7 @@ func TestAPIs(t *testing.T) {
 	cfg := mockserver.Config{TTFT: 50 * ms, ITL: 5 * ms, PromptTokens: 7, CachedTokens: 3}
 	for api, want := range map[API]record.TokenSource{
 		Chat: record.ContinuousUsage, Completions: record.ContinuousUsage, Generate: record.ContinuousUsage, TensorRT: record.Chunks,
+		ChatSocket: record.ContinuousUsage,
 	} {
 		measure(t, cfg, load{n: 1, maxTokens: 16, api: api}, func(got []record.Record, _ *mockserver.Server) {
 			r := got[0]
@@ -35,7 +36,7 @@ func TestAPIs(t *testing.T) {
 
 // Failures inside a stream of status 200 are failures in every API.
 func TestAPIErrors(t *testing.T) {
-	for _, api := range []API{Chat, Completions, Generate, TensorRT} {
+	for _, api := range []API{Chat, Completions, Generate, TensorRT, ChatSocket} {
 		for kind, cfg := range map[record.Kind]mockserver.Config{
 			record.StreamError: {ErrorAfter: 3}, record.Truncated: {CutAfter: 3}, record.HTTPStatus: {FailEvery: 1}, record.BadJSON: {GarbageAfter: 3},
 		} {

@@ -1,6 +1,7 @@
 // Package mockserver is an inference server with known delays and known faults,
 // to check load generators against. It speaks OpenAI's chat and completions,
-// sglang's /generate and its control endpoints, and Triton's generate_stream.
+// sglang's /generate and its control endpoints, minisgl's WebSocket, and Triton's
+// generate_stream.
 package mockserver
 
 import (
@@ -141,6 +142,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.generate(w, r, chatAPI)
 	case "/v1/completions":
 		s.generate(w, r, completionsAPI)
+	case "/ws/generate":
+		s.socket(w, r)
 	case "/generate":
 		s.generate(w, r, generateAPI)
 	case "/v2/models/ensemble/generate_stream":

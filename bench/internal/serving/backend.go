@@ -15,7 +15,7 @@ type backend struct {
 	flush string // path that empties the prefix cache; "" if there is none
 }
 
-// backends are sglang's names, and older ones of them.
+// backends are sglang's names, older ones of them, and this project's.
 var backends = []backend{
 	{"sglang", loadgen.Generate, 30000, "/flush_cache"},
 	{"sglang-native", loadgen.Generate, 30000, "/flush_cache"},
@@ -30,6 +30,7 @@ var backends = []backend{
 	{"trt", loadgen.TensorRT, 8000, ""},
 	{"trt-llm", loadgen.TensorRT, 8000, ""},
 	{"minisgl", loadgen.Chat, 1919, "/flush_cache"},
+	{"minisgl-ws", loadgen.ChatSocket, 1919, "/flush_cache"},
 }
 
 func findBackend(name string) (backend, error) {

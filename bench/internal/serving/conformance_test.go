@@ -77,7 +77,7 @@ func conform(t *testing.T, cfg mockserver.Config, args string) *outcome {
 }
 
 // streaming are the backends that report counts and tokens one way or the other.
-var streaming = []string{"sglang", "sglang-oai", "sglang-oai-chat", "vllm", "vllm-chat", "openai", "lmdeploy"}
+var streaming = []string{"sglang", "sglang-oai", "sglang-oai-chat", "vllm", "vllm-chat", "openai", "lmdeploy", "minisgl-ws"}
 
 // write makes a file for a test.
 func write(t *testing.T, text string) string {

@@ -45,7 +45,7 @@ func (l *logprobOptions) fields(api loadgen.API) map[string]any {
 		if l.on {
 			out["logprobs"] = l.top
 		}
-	case loadgen.Chat:
+	case loadgen.Chat, loadgen.ChatSocket:
 		if l.on {
 			out["logprobs"], out["top_logprobs"] = true, l.top
 		}

@@ -216,6 +216,9 @@ func (o *Options) Check(f *pflag.FlagSet) error {
 	if err := o.parse(); err != nil {
 		return err
 	}
+	if o.NoStream && o.backend.api == loadgen.ChatSocket {
+		return fmt.Errorf("--disable-stream: the backend %s always streams", o.Backend)
+	}
 	return o.Dataset.check(o.backend.api)
 }
 
@@ -318,8 +321,10 @@ func (d *datasetOptions) check(api loadgen.API) error {
 	switch {
 	case d.tokenizePrompt && api != loadgen.Generate && api != loadgen.Completions:
 		return fmt.Errorf("--tokenize-prompt: this backend takes no token ids; sglang and the completions backends do")
-	case (d.name == "openai" || d.conversations()) && api != loadgen.Chat:
+	case (d.name == "openai" || d.conversations()) && !api.Chats():
 		return fmt.Errorf("--dataset-name %s holds chats: use a backend whose name ends in -chat", d.name)
+	case d.routingKey && api == loadgen.ChatSocket:
+		return fmt.Errorf("--gsp-send-routing-key: requests on a WebSocket have no headers")
 	case d.rounds > 1 && d.name != "mooncake":
 		return fmt.Errorf("--mooncake-num-rounds goes with --dataset-name mooncake")
 	case d.distribution != "uniform" && d.distribution != "zipf":

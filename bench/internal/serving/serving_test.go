@@ -269,7 +269,7 @@ func TestUsageErrors(t *testing.T) {
 	for _, args := range []string{
 		"--backend gserver", "--num-prompts 0", "--request-rate 0", "--request-rate x", "--dataset-name mmmu", "--goodput ttft", "--goodput", "--header x", "--extra-request-body [1]",
 		"--random-range-ratio 1.5", "--random-range-ratio nan", "--port 70000", "--seed -1", "--seed 4294967296", "--dataset-name generated-shared-prefix --gsp-num-turns 2", "--dataset-name multi-turn", "--backend vllm-chat --dataset-name random-ids --mooncake-num-rounds 2", "--backend vllm-chat --dataset-name multi-turn --num-turns -1", "--lora-request-distribution often",
-		"--backend vllm-chat --tokenize-prompt", "--dataset-name openai", "--dataset-name random-ids --use-trace-timestamps", "--gsp-group-distribution zipf",
+		"--backend vllm-chat --tokenize-prompt", "--backend minisgl-ws --disable-stream", "--backend minisgl-ws --gsp-send-routing-key", "--dataset-name openai", "--dataset-name random-ids --use-trace-timestamps", "--gsp-group-distribution zipf",
 		"--dataset-name mooncake --mooncake-slowdown-factor 0", "--base-url ftp://x", "--temperature -1", "--top-logprobs-num -1", "--max-error-rate 2", "positional",
 	} {
 		code, stdout, stderr := output(t.Context(), strings.Fields(args)...)
