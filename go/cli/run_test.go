@@ -221,6 +221,8 @@ func TestUsageErrors(t *testing.T) {
 		{"serve --graph -1", "at least 0"},
 		{"serve --num-tokenizer -1", "at least 0"},
 		{"serve --max-queued-requests -1", "0 (no limit) or more"},
+		{"serve --tool-call-parser x", "--tool-call-parser must be qwen, hermes, llama3, mistral, got \"x\""},
+		{"serve --reasoning-parser x", "--reasoning-parser must be qwen3, deepseek-r1, got \"x\""},
 		{"serve --log-level loud", "debug, info, warning or error"},
 		{"serve --drain-timeout -3", "number of seconds"},
 		{"generate", "there is no prompt"},

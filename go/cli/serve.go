@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/minisgl/minisgl/go/internal/chatparse"
 	"github.com/minisgl/minisgl/go/internal/server"
 )
 
@@ -26,6 +28,8 @@ type serveFlags struct {
 	strictModel        bool
 	apiKey, corsOrigin string
 	maxQueued          int
+	toolParser         string
+	reasoningParser    string
 	enableMetrics      bool
 	engine             engineFlags
 	chosen             map[string]string // the flags that are not the default, for /ws/stats
@@ -76,6 +80,8 @@ func (f *serveFlags) registerServer(flags *pflag.FlagSet) {
 	flags.StringVar(&f.modelName, "served-model-name", "", "what the API calls the model (default: the name given as --model-path)")
 	flags.BoolVar(&f.strictModel, "strict-model", false, "refuse requests for a model of another name; else any name is served")
 	flags.IntVar(&f.maxQueued, "max-queued-requests", 0, "requests that may wait; more are refused with status 503; 0: no limit")
+	flags.StringVar(&f.toolParser, "tool-call-parser", "", "how the model writes calls of tools, which chats then give as tool_calls: "+strings.Join(chatparse.ToolFormats, ", ")+" (default: they stay in the content)")
+	flags.StringVar(&f.reasoningParser, "reasoning-parser", "", "how the model writes its reasoning, which chats then give as reasoning_content: "+strings.Join(chatparse.ReasoningFormats, ", ")+" (default: it stays in the content)")
 	flags.BoolVar(&f.enableMetrics, "enable-metrics", true, "no effect: /metrics is always there")
 	flags.StringVar(&f.otlp, "otlp-traces-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP, such as http://127.0.0.1:4318) that gets a trace of each request")
 	flags.StringVar(&f.profileDir, "profile-dir", "", "where /start_profile writes (default: the system's folder for temporary files)")
@@ -98,6 +104,12 @@ func (f *serveFlags) check() error {
 		return usageErrorf("--max-queued-requests must be 0 (no limit) or more, got %d", f.maxQueued)
 	case (f.certFile == "") != (f.keyFile == ""):
 		return usageErrorf("--ssl-certfile and --ssl-keyfile go together")
+	}
+	if err := chatparse.CheckToolFormat(f.toolParser); err != nil {
+		return usageErrorf("--tool-call-parser %v", err)
+	}
+	if err := chatparse.CheckReasoningFormat(f.reasoningParser); err != nil {
+		return usageErrorf("--reasoning-parser %v", err)
 	}
 	return f.engine.check()
 }
@@ -125,6 +137,7 @@ func (f *serveFlags) config(log *slog.Logger) server.Config {
 		CORSOrigin: f.corsOrigin, MaxRunning: int(f.engine.running), MaxQueued: f.maxQueued, Version: Version,
 		RequestTimeout: time.Duration(f.timeout), CertFile: f.certFile, KeyFile: f.keyFile,
 		TracesEndpoint: f.otlp, ProfileDir: f.profileDir, Flags: f.chosen,
+		ToolCallParser: f.toolParser, ReasoningParser: f.reasoningParser,
 	}
 }
 

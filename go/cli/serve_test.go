@@ -25,11 +25,13 @@ func TestServerConfig(t *testing.T) {
 		{"key from the environment", "from-env", nil, withEnv},
 		{"all", "from-env", []string{
 			"--served-model-name", "m", "--strict-model", "--api-key", "k", "--cors-origin", "*", "--max-queued-requests", "5",
-			"--max-running-requests", "3", "--drain-timeout", "2",
+			"--max-running-requests", "3", "--drain-timeout", "2", "--tool-call-parser", "qwen", "--reasoning-parser", "qwen3",
 		}, server.Config{
 			DrainTimeout: 2 * time.Second, ModelName: "m", StrictModel: true, APIKey: "k", CORSOrigin: "*", MaxRunning: 3, MaxQueued: 5, Version: Version,
+			ToolCallParser: "qwen", ReasoningParser: "qwen3",
 			Flags: map[string]string{
 				"served-model-name": "m", "strict-model": "true", "cors-origin": "*", "max-queued-requests": "5", "max-running-requests": "3", "drain-timeout": "2s",
+				"tool-call-parser": "qwen", "reasoning-parser": "qwen3",
 			},
 		}},
 	}

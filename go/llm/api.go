@@ -60,6 +60,7 @@ type Request struct {
 	Params       SamplingParams
 	Stop         []string // at most 16, each of 1 to 4096 bytes
 	StopTokenIDs []int32
+	KeepSpecial  []string // special tokens that a Stream's text has
 }
 
 // Event is one step of a running request. Every accepted request gives exactly

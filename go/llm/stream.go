@@ -27,7 +27,7 @@ type Stream struct {
 
 // Stream starts a request. An InvalidError says what is wrong with it; ErrClosed
 // and ErrDraining that the engine takes none. When ctx ends the request is
-// aborted. Text leaves out special tokens.
+// aborted. Text leaves out special tokens, but for req.KeepSpecial.
 func (l *LLM) Stream(ctx context.Context, req Request) (*Stream, error) {
 	stop, err := newStopMatcher(req.Stop)
 	if err != nil {
@@ -37,7 +37,7 @@ func (l *LLM) Stream(ctx context.Context, req Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{l: l, uid: r.UID, detok: l.tok.NewDetokenizer(true), stop: stop, stopIDs: req.StopTokenIDs}
+	s := &Stream{l: l, uid: r.UID, detok: l.tok.NewDetokenizer(true, req.KeepSpecial...), stop: stop, stopIDs: req.StopTokenIDs}
 	s.usage.PromptTokens = r.PromptLen
 	s.queue.ready = make(chan struct{}, 1)
 	if !l.send(command{kind: addReqs, reqs: []*core.Req{r}, sink: &s.queue}) {

@@ -28,7 +28,9 @@
 //   - What a request doesn't say of sampling is up to the caller of ParseChat;
 //     DefaultSampling is OpenAI's.
 //   - The tools are shown to the model through its chat template, unless tool_choice
-//     is "none". A call that the model makes arrives as text.
+//     is "none". The arguments of calls in messages, which are strings, reach the
+//     template as JSON values if they are JSON objects.
+//   - thinking_budget stands for chat_template_kwargs.thinking_budget, too.
 //   - Instead of messages, "prompt" takes a text that is used without a chat
 //     template, as mini-sglang does.
 //   - A body of /generate with "prompt" and neither "text" nor "input_ids" is

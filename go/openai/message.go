@@ -8,13 +8,14 @@ import (
 
 // Message is one turn of a chat, in the form that chat templates take.
 type Message struct {
-	Role    string // system, user, assistant or tool
-	Content string // text parts are joined; "" if an assistant only calls tools
-	Extra   map[string]json.RawMessage
+	Role    string                     // system, user, assistant or tool
+	Content string                     // text parts are joined; "" if an assistant only calls tools
+	Extra   map[string]json.RawMessage // tool_calls with arguments that are JSON values
 }
 
-// messageExtras are the further members that chat templates know.
-var messageExtras = []string{"name", "tool_calls", "tool_call_id", "reasoning_content"}
+// messageExtras are the further members that chat templates know, beside
+// tool_calls.
+var messageExtras = []string{"name", "tool_call_id", "reasoning_content"}
 
 func parseMessages(f *fields) []Message {
 	list := f.list("messages")
@@ -43,18 +44,24 @@ func parseMessage(path string, raw json.RawMessage) (Message, error) {
 	}
 	m := Message{Role: parseRole(f)}
 	for _, name := range messageExtras {
-		value := f.freeForm(name)
-		if value == nil {
-			continue
-		}
-		if m.Extra == nil {
-			m.Extra = map[string]json.RawMessage{}
-		}
-		m.Extra[name] = value
+		m.extra(name, f.freeForm(name))
 	}
-	calls := f.list("tool_calls")
-	m.Content = parseContent(f, m.Role == "assistant" && len(calls) > 0)
+	f.freeForm("tool_calls")
+	calls := parseToolCalls(f)
+	m.extra("tool_calls", calls)
+	m.Content = parseContent(f, m.Role == "assistant" && calls != nil)
 	return m, f.err
+}
+
+// extra sets a further member, unless the value is nil.
+func (m *Message) extra(name string, value json.RawMessage) {
+	if value == nil {
+		return
+	}
+	if m.Extra == nil {
+		m.Extra = map[string]json.RawMessage{}
+	}
+	m.Extra[name] = value
 }
 
 func parseRole(f *fields) string {

@@ -61,6 +61,8 @@ type ServerInfo struct {
 	MaxReqInputLen     int             `json:"max_req_input_len"`
 	Status             string          `json:"status"`
 	Version            string          `json:"version"`
+	ToolCallParser     *string         `json:"tool_call_parser"` // nil: none
+	ReasoningParser    *string         `json:"reasoning_parser"`
 	InternalStates     []InternalState `json:"internal_states"`
 }
 

@@ -13,8 +13,10 @@ type ChatRequest struct {
 	Messages []Message // nil if Prompt is given
 	Prompt   string    // used as it is, without a chat template
 
-	Tools          []json.RawMessage          // for the chat template
+	Tools          []Tool                     // that the model may call; none if tool_choice is "none"
+	ParallelCalls  bool                       // several in one answer
 	TemplateKwargs map[string]json.RawMessage // for the chat template
+	Reasoning      Reasoning
 }
 
 // DefaultSampling is OpenAI's sampling: of all tokens, at temperature 1, with no
@@ -34,15 +36,28 @@ func ParseChat(data []byte, absent core.SamplingParams) (*ChatRequest, error) {
 	req := &ChatRequest{
 		Generation:     parseGeneration(f, absent),
 		Tools:          parseTools(f),
+		ParallelCalls:  f.flagOr("parallel_tool_calls", true),
 		TemplateKwargs: parseTemplateKwargs(f),
 	}
+	req.Reasoning = parseReasoning(f)
 	parseMessagesOrPrompt(f, req)
 	parseChatLogprobs(f, &req.Sampling)
 	refuse(f, unsupported)
+	refuseFunctions(f)
 	if f.err != nil {
 		return nil, f.err
 	}
 	return req, nil
+}
+
+// refuseFunctions refuses the older form of tools, unless it asks for nothing.
+func refuseFunctions(f *fields) {
+	for member, replaced := range map[string]string{"functions": "tools", "function_call": "tool_choice"} {
+		raw, ok := f.raw(member)
+		if ok && !isOneOf(raw, []string{"[]", `"auto"`, `"none"`}) {
+			f.fail(Invalid(f.name(member), "is not supported; give %s, which has replaced it", replaced).WithCode(CodeUnsupported))
+		}
+	}
 }
 
 func parseMessagesOrPrompt(f *fields, req *ChatRequest) {
@@ -63,15 +78,6 @@ func parseMessagesOrPrompt(f *fields, req *ChatRequest) {
 func parseChatLogprobs(f *fields, p *core.SamplingParams) {
 	p.Logprobs, p.TopLogprobs = f.flag("logprobs"), f.integer("top_logprobs", 0)
 	checkSampling(f, *p, nil)
-}
-
-func parseTools(f *fields) []json.RawMessage {
-	f.freeForm("tools")
-	tools := f.list("tools")
-	if choice, ok := f.raw("tool_choice"); ok && isOneOf(choice, []string{`"none"`}) {
-		return nil
-	}
-	return tools
 }
 
 // parseTemplateKwargs refuses the names that the request itself settles.
@@ -97,8 +103,6 @@ type field struct {
 // unsupported lists the fields that can't be honoured.
 var unsupported = []field{
 	{"tool_choice", []string{`"auto"`, `"none"`}},
-	{"functions", []string{"[]"}},
-	{"function_call", []string{`"auto"`, `"none"`}},
 	{"modalities", []string{`["text"]`}},
 	{"audio", nil},
 	{"add_generation_prompt", []string{"true"}},

@@ -27,7 +27,8 @@ func parsed(t *testing.T, body string) *ChatRequest {
 func TestParseChatDefaults(t *testing.T) {
 	got := parsed(t, `{`+hi+`}`)
 	want := &ChatRequest{
-		Messages:   []Message{{Role: "user", Content: "hi"}},
+		Messages:  []Message{{Role: "user", Content: "hi"}},
+		Reasoning: Reasoning{Separate: true, Stream: true}, ParallelCalls: true,
 		Generation: Generation{N: 1, Sampling: core.SamplingParams{Temperature: 1, TopK: -1, TopP: 1, MaxTokens: math.MaxInt32, RepetitionPenalty: 1}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -55,12 +56,13 @@ func TestParseChatFields(t *testing.T) {
 	got := parsed(t, ` {"model":"m","messages":[
 		{"role":"developer","content":"be brief"},
 		{"role":"user","name":"bo","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
-		{"role":"assistant","content":null,"tool_calls":[{"id":"c1","n":5,"x":0.5}]},
+		{"role":"assistant","content":null,"tool_calls":[{"id":"c1","function":{"arguments":"{\"b\": 1, \"a\":0.50}","name":"f"},"x":0.5}]},
 		{"role":"tool","tool_call_id":"c1","content":"7"}],
 		"temperature":0,"top_p":0.9,"top_k":40,"min_p":0.1,"max_tokens":7,"seed":18446744073709551615,
 		"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},
 		"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"auto","n":2,"stop":["x","é"],"stop_token_ids":[7,8.0],
-		"chat_template_kwargs":{"enable_thinking":false}} `)
+		"chat_template_kwargs":{"enable_thinking":false,"thinking_budget":9},"separate_reasoning":false,"stream_reasoning":false,
+		"parallel_tool_calls":false} `)
 	seed := uint64(math.MaxUint64)
 	want := &ChatRequest{
 		Generation: Generation{
@@ -71,11 +73,12 @@ func TestParseChatFields(t *testing.T) {
 		Messages: []Message{
 			{Role: "system", Content: "be brief"},
 			{Role: "user", Content: "ab", Extra: map[string]json.RawMessage{"name": json.RawMessage(`"bo"`)}},
-			{Role: "assistant", Extra: map[string]json.RawMessage{"tool_calls": json.RawMessage(`[{"id":"c1","n":5,"x":0.5}]`)}},
+			{Role: "assistant", Extra: map[string]json.RawMessage{"tool_calls": json.RawMessage(`[{"id":"c1","function":{"arguments":{"b":1,"a":0.50},"name":"f"},"x":0.5}]`)}},
 			{Role: "tool", Content: "7", Extra: map[string]json.RawMessage{"tool_call_id": json.RawMessage(`"c1"`)}},
 		},
-		Tools:          []json.RawMessage{json.RawMessage(`{"type":"function","function":{"name":"f"}}`)},
-		TemplateKwargs: map[string]json.RawMessage{"enable_thinking": json.RawMessage(`false`)},
+		Tools:          []Tool{{Raw: json.RawMessage(`{"type":"function","function":{"name":"f"}}`), Name: "f"}},
+		TemplateKwargs: map[string]json.RawMessage{"enable_thinking": json.RawMessage(`false`), "thinking_budget": json.RawMessage(`9`)},
+		Reasoning:      Reasoning{Budget: new(9)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -110,7 +113,7 @@ func TestParseChatReading(t *testing.T) {
 		{"surrogate pair", `{"messages":[{"role":"user","content":"\ud83d\ude80"}]}`, content, "🚀"},
 		{"empty content", `{"messages":[{"role":"user","content":""}]}`, content, ""},
 		{"prompt", `{"prompt":"once","messages":null}`, func(r *ChatRequest) any { return r.Prompt }, "once"},
-		{"no tools", `{"tools":[{}],"tool_choice":"none",` + hi + `}`, func(r *ChatRequest) any { return len(r.Tools) }, 0},
+		{"no tools", `{"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none",` + hi + `}`, func(r *ChatRequest) any { return len(r.Tools) }, 0},
 		{"empty stream options", `{"stream":true,"stream_options":{},` + hi + `}`, func(r *ChatRequest) any { return r.IncludeUsage }, false},
 		{"usage declined", `{"stream":true,"stream_options":{"include_usage":false},` + hi + `}`, func(r *ChatRequest) any { return r.IncludeUsage }, false},
 		{"top_k huge", `{"top_k":1000000000000,` + hi + `}`, func(r *ChatRequest) any { return r.Sampling.TopK }, math.MaxInt32},

@@ -29,9 +29,25 @@ type ChatChoice struct {
 
 // ChatMessage is the assistant's message.
 type ChatMessage struct {
-	Role    string  `json:"role"`
-	Content string  `json:"content"`
-	Refusal *string `json:"refusal"`
+	Role             string     `json:"role"`
+	Content          *string    `json:"content"`                     // nil if there are but calls
+	ReasoningContent string     `json:"reasoning_content,omitempty"` // not OpenAI's; other servers of open models have it
+	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
+	Refusal          *string    `json:"refusal"`
+}
+
+// ToolCall is a call of a function that the model makes.
+type ToolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"` // "function"
+	Function FunctionCall `json:"function"`
+}
+
+// FunctionCall is the function's name and its arguments, the text of a JSON
+// object as the model wrote it, which need not be valid.
+type FunctionCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 // ChatChunk is one event of a chat that streams. Usage is left out when it is
@@ -64,8 +80,25 @@ type ChunkChoice struct {
 // Delta is what a chunk adds to the message. Content may be "" (the token's text
 // isn't certain yet), and is nil in a chunk that stands for no token.
 type Delta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role             string          `json:"role,omitempty"`
+	Content          *string         `json:"content,omitempty"`
+	ReasoningContent string          `json:"reasoning_content,omitempty"`
+	ToolCalls        []ToolCallDelta `json:"tool_calls,omitempty"`
+}
+
+// ToolCallDelta begins the call of its index, with all but the arguments, or adds
+// to its arguments.
+type ToolCallDelta struct {
+	Index    int           `json:"index"`
+	ID       string        `json:"id,omitempty"`
+	Type     string        `json:"type,omitempty"`
+	Function FunctionDelta `json:"function"`
+}
+
+// FunctionDelta is FunctionCall in parts.
+type FunctionDelta struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
 }
 
 // TextResponse answers a completion request that does not stream.
@@ -99,11 +132,18 @@ type Usage struct {
 	CompletionTokens    int            `json:"completion_tokens"`
 	TotalTokens         int            `json:"total_tokens"`
 	PromptTokensDetails *PromptDetails `json:"prompt_tokens_details,omitempty"`
+
+	CompletionTokensDetails *CompletionDetails `json:"completion_tokens_details,omitempty"`
 }
 
 // PromptDetails splits Usage.PromptTokens up.
 type PromptDetails struct {
 	CachedTokens int `json:"cached_tokens"` // found in the prefix cache
+}
+
+// CompletionDetails splits Usage.CompletionTokens up.
+type CompletionDetails struct {
+	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
 // ModelList answers /v1/models.

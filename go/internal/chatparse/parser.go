@@ -69,6 +69,9 @@ func (p *Parser) Close() []Event { return p.feed("", true) }
 // Thinking tells whether the text so far ends within reasoning.
 func (p *Parser) Thinking() bool { return p.reasoning != nil && p.reasoning.thinks() }
 
+// Reasons tells whether reasoning is looked for.
+func (p *Parser) Reasons() bool { return p.reasoning != nil }
+
 func (p *Parser) feed(text string, ended bool) []Event {
 	if p.reasoning == nil {
 		return p.content(nil, text, ended)

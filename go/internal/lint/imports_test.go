@@ -36,8 +36,9 @@ var rules = map[string][]string{
 	"go/internal/engine":            {"go/internal/core", "go/internal/ops", "go/internal/model", "go/internal/sampler", "go/internal/device", "go/internal/weights"},
 	"go/llm":                        {"go/internal/...", "go/tokenizer"},
 	"go/internal/tracing":           {},
-	"go/internal/server":            {"go/internal/tracing", "go/llm", "go/openai", "go/tokenizer"},
-	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/server"},
+	"go/internal/chatparse":         {},
+	"go/internal/server":            {"go/internal/chatparse", "go/internal/tracing", "go/llm", "go/openai", "go/tokenizer"},
+	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/chatparse", "go/internal/server"},
 	"go/cmd/minisgl":                {"go/cli"},
 	"bindings/...":                  {"go/llm", "go/cli", "go/tokenizer"},
 	"bindings/minisgl_native":       {"bindings/native"}, // what gopy generates

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"time"
 
+	"github.com/minisgl/minisgl/go/internal/chatparse"
 	"github.com/minisgl/minisgl/go/openai"
 	"github.com/minisgl/minisgl/go/tokenizer"
 )
@@ -21,8 +23,53 @@ func (s *Server) chatCompletions(body []byte) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &chatAnswer{tally: newTally(req.N, req.N), req: req, names: s.engine.TokenBytes, id: "chatcmpl-" + s.newID(), created: time.Now().Unix()}
-	return &task{jobs: jobsOf(&req.Generation, ids, param, a.id), stream: req.Stream, answer: a, model: req.Model}, nil
+	o, err := s.parserOptions(req, ids)
+	if err != nil {
+		return nil, err
+	}
+	a := &chatAnswer{
+		tally: newTally(req.N, req.N), req: req, names: s.engine.TokenBytes, id: "chatcmpl-" + s.newID(), created: time.Now().Unix(),
+		messages: newMessages(req.N, o, s.newCallID),
+	}
+	jobs := jobsOf(&req.Generation, ids, param, a.id)
+	for i := range jobs {
+		jobs[i].req.KeepSpecial = chatparse.SpecialTokens(o.Tools)
+		jobs[i].thinking = s.budget(req, o)
+	}
+	return &task{jobs: jobs, stream: req.Stream, answer: a, model: req.Model}, nil
+}
+
+// parserOptions say how the answers to a prompt are split.
+func (s *Server) parserOptions(req *openai.ChatRequest, ids []int32) (chatparse.Options, error) {
+	o := chatparse.Options{Single: !req.ParallelCalls, Whole: !req.Reasoning.Stream}
+	if len(req.Tools) > 0 {
+		o.Tools = s.cfg.ToolCallParser
+	}
+	for _, tool := range req.Tools {
+		o.Functions = append(o.Functions, tool.Name)
+	}
+	if s.cfg.ReasoningParser == "" {
+		return o, nil
+	}
+	if req.Reasoning.Separate {
+		o.Reasoning = s.cfg.ReasoningParser
+	}
+	const tail = 16 // tokens, of which the last ones may be a mark
+	text, err := s.engine.Decode(ids[max(len(ids)-tail, 0):], false)
+	if err != nil {
+		return o, openai.Invalid("messages", "%v", err)
+	}
+	o.Prompt = text
+	return o, nil
+}
+
+// newCallID returns a name for a call. Mistral's templates take none but of nine
+// letters and digits.
+func (s *Server) newCallID() string {
+	if s.cfg.ToolCallParser == "mistral" {
+		return rand.Text()[:9]
+	}
+	return "call_" + s.newID()
 }
 
 // encodeChat also returns the path of what it encoded.
@@ -45,7 +92,7 @@ func templateInput(req *openai.ChatRequest) ([]tokenizer.Message, tokenizer.Temp
 	}
 	o := tokenizer.TemplateOptions{AddGenerationPrompt: true, Kwargs: anyValues(req.TemplateKwargs)}
 	for _, tool := range req.Tools {
-		o.Tools = append(o.Tools, tool)
+		o.Tools = append(o.Tools, tool.Raw)
 	}
 	return msgs, o
 }

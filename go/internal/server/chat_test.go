@@ -76,7 +76,7 @@ func TestChatReachesEngine(t *testing.T) {
 	e := newFake(atEOS(0))
 	s := newServer(t, e, Config{})
 	w := do(s, "POST", chatPath, `{"messages":[{"role":"developer","content":"s"},{"role":"tool","content":"4","tool_call_id":"c"}],
-		"tools":[{"b":1,"a":2}],"chat_template_kwargs":{"enable_thinking":false},"temperature":0,"max_tokens":5,"top_k":2}`)
+		"tools":[{"type":"function","function":{"name":"f","description":"d"}}],"chat_template_kwargs":{"enable_thinking":false},"temperature":0,"max_tokens":5,"top_k":2}`)
 	if w.Code != http.StatusOK {
 		t.Fatal(w.Code, w.Body)
 	}
@@ -86,7 +86,7 @@ func TestChatReachesEngine(t *testing.T) {
 	}
 	wantOptions := tokenizer.TemplateOptions{
 		AddGenerationPrompt: true,
-		Tools:               []any{json.RawMessage(`{"b":1,"a":2}`)},
+		Tools:               []any{json.RawMessage(`{"type":"function","function":{"name":"f","description":"d"}}`)},
 		Kwargs:              map[string]any{"enable_thinking": json.RawMessage(`false`)},
 	}
 	wantRequests := []llm.Request{{TokenIDs: make([]int32, 3), Params: llm.SamplingParams{TopK: 2, TopP: 1, MaxTokens: 5, RepetitionPenalty: 1}}}

@@ -23,6 +23,8 @@ type job struct {
 	req   llm.Request
 	rid   string // what /abort_request knows it by
 	param string // where its prompt was in the HTTP request
+
+	thinking *thinking // nil: without a limit
 }
 
 // group is the engine's requests that one HTTP request asked for.
@@ -94,7 +96,7 @@ func (s *Server) admit(n int) error {
 
 func (s *Server) startMember(ctx context.Context, j job) (*member, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stream, err := s.engine.Stream(ctx, j.req)
+	stream, err := s.startStream(ctx, j)
 	if err != nil {
 		cancel(nil)
 		var invalid *llm.InvalidError

@@ -27,11 +27,19 @@ func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) {
 		ModelPath: info.Path, TokenizerPath: info.Path, ServedModelName: s.modelName(), DType: info.DType, Device: info.Device,
 		ContextLength: info.MaxSeqLen, PageSize: info.PageSize, MaxRunningRequests: s.cfg.MaxRunning,
 		MaxTotalNumTokens: capacity, MaxReqInputLen: info.MaxSeqLen - 1, Status: s.now().String(), Version: s.cfg.Version,
+		ToolCallParser: orNil(s.cfg.ToolCallParser), ReasoningParser: orNil(s.cfg.ReasoningParser),
 		InternalStates: []openai.InternalState{{
 			MaxRunning: s.cfg.MaxRunning, MemoryUsage: openai.MemoryUsage{TokenCapacity: capacity},
 			LastGenThroughput: s.metrics.rate.perSecond(time.Now()), Running: stats.Running, Waiting: stats.Waiting,
 		}},
 	})
+}
+
+func orNil(name string) *string {
+	if name == "" {
+		return nil
+	}
+	return &name
 }
 
 func (s *Server) flushCache(w http.ResponseWriter, _ *http.Request) {

@@ -8,7 +8,9 @@
 // a character, or what may be a stop string, is incomplete: such an event has the
 // content "". The role is in the first event's delta. One more
 // event then brings the finish_reason; after all choices one more the usage if the
-// caller asked for it, and "[DONE]" ends the stream. Clients that count events so count tokens.
+// caller asked for it, and "[DONE]" ends the stream. Clients that count events so
+// count tokens. Where a token ends one part of an answer and begins another
+// (reasoning, content, the beginning of a call, arguments), each has an event.
 //
 // The response's status is sent with the first token, so a request that fails
 // before it gets a plain error response. A failure after it is one event that
@@ -96,6 +98,9 @@ type Config struct {
 	MaxRunning  int    // requests that the engine runs at once
 	MaxQueued   int    // requests that may wait beside them; default: no limit
 	Version     string // that /server_info reports
+
+	ToolCallParser  string // of chatparse.ToolFormats: calls in chats become tool_calls; default: none
+	ReasoningParser string // of chatparse.ReasoningFormats: reasoning in chats becomes reasoning_content; default: none
 
 	RequestTimeout    time.Duration // how long a request for text may take; default: no limit
 	CertFile, KeyFile string        // PEM files to serve HTTPS with; default: HTTP
