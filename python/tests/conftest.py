@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted import ScriptedServer
 from server import Server
 
 from minisgl.llm import LLM
@@ -59,6 +60,24 @@ def tiny_server(tiny: str) -> Iterator[Server]:
         yield server
     finally:
         server.kill()
+
+
+@pytest.fixture(scope="session")
+def scripted_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that ScriptedServer runs."""
+    program = tmp_path_factory.mktemp("testserver") / "testserver"
+    subprocess.run(["go", "build", "-o", program, "./go/internal/server/testserver"], cwd=ROOT, check=True)
+    return program
+
+
+@pytest.fixture
+def scripted(scripted_program: Path, tiny: str, tmp_path: Path) -> Callable[..., ScriptedServer]:
+    """Makes a server of answers, with flags for its parsers."""
+
+    def make(answers: list[str], *flags: str) -> ScriptedServer:
+        return ScriptedServer(scripted_program, tiny, tmp_path / "answers.json", answers, *flags)
+
+    return make
 
 
 @pytest.fixture

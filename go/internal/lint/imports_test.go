@@ -38,6 +38,7 @@ var rules = map[string][]string{
 	"go/internal/tracing":           {},
 	"go/internal/chatparse":         {},
 	"go/internal/server":            {"go/internal/chatparse", "go/internal/tracing", "go/llm", "go/openai", "go/tokenizer"},
+	"go/internal/server/testserver": {"go/internal/server", "go/llm"},
 	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/chatparse", "go/internal/server"},
 	"go/cmd/minisgl":                {"go/cli"},
 	"bindings/...":                  {"go/llm", "go/cli", "go/tokenizer"},
