@@ -27,7 +27,8 @@ var rules = map[string][]string{
 	"go/internal/kvcache":           {"go/internal/core"},
 	"go/internal/kvcache/naive":     {"go/internal/core", "go/internal/kvcache"},
 	"go/internal/kvcache/radix":     {"go/internal/core", "go/internal/kvcache"},
-	"go/internal/scheduler":         {"go/internal/core", "go/internal/kvcache"},
+	"go/internal/ngram":             {},
+	"go/internal/scheduler":         {"go/internal/core", "go/internal/kvcache", "go/internal/ngram"},
 	"go/internal/sampler":           {"go/internal/core", "go/internal/ops"},
 	"go/internal/device":            {"go/internal/ops"},
 	"go/internal/device/ref":        {"go/internal/ops", "go/internal/device"},
@@ -45,7 +46,7 @@ var rules = map[string][]string{
 	"bindings/minisgl_native":       {"bindings/native"}, // what gopy generates
 	"bench/internal/tokens":         {"go/tokenizer", "bench/internal/..."},
 	"bench/internal/engine":         {"go/llm"},
-	"bench/internal/ablation":       {"go/llm", "bench/internal/..."},
+	"bench/internal/ablation":       {"go/llm", "go/tokenizer", "bench/internal/..."},
 	"bench/internal/offline":        {"go/llm", "bench/internal/..."},
 	"bench/internal/onebatch":       {"go/llm", "bench/internal/..."},
 	"bench/internal/...":            {"go/openai", "bench/internal/..."},
