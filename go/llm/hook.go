@@ -9,7 +9,7 @@ import (
 // BatchInfo describes a batch to a ForwardHook. The slices are the hook's to
 // keep.
 type BatchInfo struct {
-	Prefill   bool     // computes prompts or chunks of them; else one token for each request
+	Prefill   bool     // computes prompts or chunks of them; else one token for each request, and guesses after it with speculation
 	UIDs      []uint64 // the requests' numbers
 	Extend    []int    // positions computed for each
 	InputIDs  []int32  // of all of them, one request after the other
@@ -72,8 +72,8 @@ func describe(b *core.Batch) BatchInfo {
 	for _, seq := range b.Seqs {
 		info.UIDs = append(info.UIDs, uint64(seq.Req.UID))
 		info.Extend = append(info.Extend, seq.ExtendLen())
-		info.InputIDs = append(info.InputIDs, seq.Req.IDs[seq.Start:seq.End]...)
 		for p := seq.Start; p < seq.End; p++ {
+			info.InputIDs = append(info.InputIDs, seq.Input(p))
 			info.Positions = append(info.Positions, int32(p))
 		}
 	}

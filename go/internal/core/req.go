@@ -68,10 +68,35 @@ type Seq struct {
 	// log-probability is wanted, if Req.Params.PromptLogprobs asks for any; they go up
 	// to End.
 	ScoreFrom int
+	// Draft are guesses of the tokens that follow the known ones: the inputs of the
+	// batch's last positions. With them, each position from the one before them on
+	// gives a token.
+	Draft []int32
 }
 
 // ExtendLen is the number of positions that the batch computes for the request.
 func (s Seq) ExtendLen() int { return s.End - s.Start }
+
+// Samples is the number of tokens that the batch gives for the request.
+func (s Seq) Samples() int {
+	if !s.Sample {
+		return 0
+	}
+	return 1 + len(s.Draft)
+}
+
+// Input is the token at a position of the batch. One that the host does not know
+// yet is -1-Slot: the one that the device sampled for the request's slot.
+func (s Seq) Input(position int) int32 {
+	ids := s.Req.IDs
+	switch draft := position - (s.End - len(s.Draft)); {
+	case draft >= 0:
+		return s.Draft[draft]
+	case position < len(ids):
+		return ids[position]
+	}
+	return int32(-1 - s.Req.Slot)
+}
 
 // Batch is one forward pass.
 type Batch struct {

@@ -24,6 +24,7 @@ type Config struct {
 	PageSize        int
 	NumPages        int
 	MaxRunning      int // requests of a batch; rows of the table of last tokens
+	MaxDraft        int // guessed tokens of a batch, see core.Seq
 	MaxExtendTokens int // tokens of a prefill batch
 	MaxSeqLen       int
 	RopeLength      int // for which a dynamic rotary embedding is made; 0: MaxSeqLen. It must not depend on the number of pages

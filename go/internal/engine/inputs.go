@@ -20,7 +20,7 @@ type inputs struct {
 	sampling              array[ops.Sampling] // one for each sample
 	logits                logitWork           // what else is to be done with the logits
 	masks                 masks               // which tokens grammars allow
-	next                  ops.Tensor          // sampled tokens, I32 [1, MaxRunning]
+	next                  ops.Tensor          // sampled tokens, I32 [1, maxSamples]
 	result                []int32             // the host's copy of next
 	pageSize              int
 	pages                 int // width of table
@@ -54,12 +54,12 @@ func newInputs(a *allocator, cfg Config, rows int) *inputs {
 		table:     array[int32]{tensor: a.tensor(cfg.MaxRunning, pages, ops.I32)},
 		cuQ:       newArray[int32](a, cfg.MaxRunning+1, 1),
 		kvLens:    newArray[int32](a, cfg.MaxRunning, 1),
-		logitRows: newArray[int32](a, cfg.MaxRunning, 1),
-		sampling:  newArray[ops.Sampling](a, cfg.MaxRunning, ops.SamplingWords),
-		next:      a.tensor(1, cfg.MaxRunning, ops.I32),
-		logits:    logitWork{block: cfg.MaxRunning},
+		logitRows: newArray[int32](a, cfg.maxSamples(), 1),
+		sampling:  newArray[ops.Sampling](a, cfg.maxSamples(), ops.SamplingWords),
+		next:      a.tensor(1, cfg.maxSamples(), ops.I32),
+		logits:    logitWork{block: cfg.maxSamples()},
 		masks:     masks{vocab: cfg.Vocab},
-		result:    make([]int32, cfg.MaxRunning),
+		result:    make([]int32, cfg.maxSamples()),
 		pageSize:  cfg.PageSize,
 	}
 }
@@ -92,17 +92,12 @@ func (in *inputs) reset() {
 	in.pages = 0
 }
 
-// add appends one request's rows. The input of a position whose token the host
-// does not know yet is the one that the device sampled for the request's slot.
+// add appends one request's rows.
 func (in *inputs) add(seq core.Seq) {
 	r := seq.Req
 	for p := seq.Start; p < seq.End; p++ {
-		id := int32(-1 - r.Slot)
-		if p < len(r.IDs) {
-			id = r.IDs[p]
-		}
 		page := int(r.Pages[p/in.pageSize])
-		in.ids.host = append(in.ids.host, id)
+		in.ids.host = append(in.ids.host, seq.Input(p))
 		in.positions.host = append(in.positions.host, int32(p))
 		in.slots.host = append(in.slots.host, int32(page*in.pageSize+p%in.pageSize))
 	}
@@ -117,12 +112,23 @@ func (in *inputs) add(seq core.Seq) {
 	in.cuQ.host = append(in.cuQ.host, int32(len(in.ids.host)))
 	in.kvLens.host = append(in.kvLens.host, int32(seq.End))
 	in.logits.addPrompt(seq, len(in.ids.host)-seq.ExtendLen())
-	if seq.Sample {
-		in.logits.addSample(seq, len(in.logitRows.host))
-		in.masks.add(r, len(in.logitRows.host))
-		in.logitRows.host = append(in.logitRows.host, int32(len(in.ids.host)-1))
-		in.sampling.host = append(in.sampling.host, sampler.Args(r, seq.End))
+	for n := seq.Samples() - 1; n >= 0; n-- {
+		in.addSample(seq, seq.End-n, len(in.ids.host)-1-n)
 	}
+}
+
+// addSample asks for the token at a position of a request's sequence; row is the
+// batch's row of the position before it. Of several tokens none becomes the slot's
+// last one: which of them count, the host decides.
+func (in *inputs) addSample(seq core.Seq, position, row int) {
+	args := sampler.Args(seq.Req, position)
+	if len(seq.Draft) > 0 {
+		args.Slot = -1
+	}
+	in.logits.addSample(seq.Req, position, len(in.logitRows.host))
+	in.masks.add(seq.Req, len(in.logitRows.host))
+	in.logitRows.host = append(in.logitRows.host, int32(row))
+	in.sampling.host = append(in.sampling.host, args)
 }
 
 // write transfers what fill described.

@@ -40,15 +40,16 @@ func (w *logitWork) addPrompt(seq core.Seq, row int) {
 	}
 }
 
-// addSample asks for what a sampled token needs; row is that of its logits.
-func (w *logitWork) addSample(seq core.Seq, row int) {
-	if sampler.Adjusts(seq.Req, seq.End) {
+// addSample asks for what the token at a position of a request's sequence needs;
+// row is that of its logits.
+func (w *logitWork) addSample(r *core.Req, position, row int) {
+	if sampler.Adjusts(r, position) {
 		var a ops.Adjustment
-		a, w.data.host = sampler.Adjustment(seq.Req, seq.End, row, w.data.host)
+		a, w.data.host = sampler.Adjustment(r, position, row, w.data.host)
 		w.adjustments.host = append(w.adjustments.host, a)
 	}
-	if seq.Req.Params.Logprobs {
-		w.sampled.add(seq.Req.UID, sampler.Scoring(seq.Req.Params, row))
+	if r.Params.Logprobs {
+		w.sampled.add(r.UID, sampler.Scoring(r.Params, row))
 	}
 }
 

@@ -51,7 +51,7 @@ func ChooseNumPages(cfg Config, c model.Config, ck *weights.Checkpoint, ratio fl
 
 // activationBytes is the size of the activations of the largest batch.
 func activationBytes(cfg Config, c model.Config) (bytes int64) {
-	model.NewScratch(c, cfg.MaxExtendTokens+cfg.MaxRunning, cfg.MaxRunning, func(rows, cols int) ops.Tensor {
+	model.NewScratch(c, cfg.MaxExtendTokens+cfg.maxSamples(), cfg.maxSamples(), func(rows, cols int) ops.Tensor {
 		t := ops.New(0, rows, cols, ops.F32)
 		bytes += t.Bytes()
 		return t

@@ -39,7 +39,7 @@ func newRank(cfg Config, mc model.Config, ld *loader) (*rank, error) {
 			V: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.KVDType),
 		})
 	}
-	r.scratch = model.NewScratch(mc, rows, cfg.MaxRunning, func(r, c int) ops.Tensor { return a.tensor(r, c, ops.F32) })
+	r.scratch = model.NewScratch(mc, rows, cfg.maxSamples(), func(r, c int) ops.Tensor { return a.tensor(r, c, ops.F32) })
 	for range mc.Ropes {
 		r.ropes = append(r.ropes, a.tensor(cfg.MaxSeqLen, mc.HeadDim, ops.F32))
 	}
@@ -58,10 +58,14 @@ func newRank(cfg Config, mc model.Config, ld *loader) (*rank, error) {
 	return r, nil
 }
 
+// maxSamples is the largest number of tokens that a batch gives: one for each
+// running request, and beside them one for each guess.
+func (c Config) maxSamples() int { return c.MaxRunning + c.MaxDraft }
+
 // maxRows is the largest number of tokens of a batch: prompt tokens, and beside
-// them one of each running request.
+// them those of decoding requests.
 func (c Config) maxRows() int {
-	return min(c.MaxExtendTokens, c.NumPages*c.PageSize) + c.MaxRunning
+	return min(c.MaxExtendTokens, c.NumPages*c.PageSize) + c.maxSamples()
 }
 
 // record lets the model record its operations for the filled inputs, and what

@@ -7,19 +7,31 @@ import (
 )
 
 // planDecode adds one position for each running request whose prompt is computed
-// and which has a token left to give. The input token of a request may still be
-// on its way: then it is the one that the batch in flight gives.
-func (s *Scheduler) planDecode(b *core.Batch) {
+// and which has a token left to give, and further ones for guesses. The input
+// token of a request may still be on its way: then it is the one that the batch in
+// flight gives. It reports false if nothing is to be planned until that is known.
+func (s *Scheduler) planDecode(b *core.Batch) bool {
+	if !s.speculate() {
+		return false
+	}
 	for i := 0; i < len(s.running); i++ {
 		e := s.running[i]
-		r := e.req
-		if e.done || r.DeviceLen < e.target || r.DeviceLen >= r.MaxLen-1 {
+		if !s.decodes(e) {
 			continue
 		}
-		if s.ensure(b, e, r.DeviceLen+1) {
-			s.add(b, e, r.DeviceLen+1, true)
+		if s.addGuesses(b, e) {
+			continue
+		}
+		if end := e.req.DeviceLen + 1; s.ensure(b, e, end) {
+			s.add(b, e, end, true, nil)
 		}
 	}
+	return true
+}
+
+// decodes reports whether a running request could decode in the next batch.
+func (s *Scheduler) decodes(e *entry) bool {
+	return !e.done && e.req.DeviceLen >= e.target && e.req.DeviceLen < e.req.MaxLen-1
 }
 
 // ensure gives e pages for n positions. When there are too few, it preempts the
@@ -27,7 +39,7 @@ func (s *Scheduler) planDecode(b *core.Batch) {
 // one, until there are enough. It reports false if that does not do: then e
 // waits, and an older request will take e's own pages if it must.
 func (s *Scheduler) ensure(b *core.Batch, e *entry, n int) bool {
-	for !s.pages.grow(e.req, n) {
+	for !s.pages.grow(e.req, n, 0) {
 		victim := s.youngest(b)
 		if victim == nil || victim.req.UID <= e.req.UID {
 			return false

@@ -49,13 +49,14 @@ func (p *pages) detach(e *entry) {
 	e.req.DeviceLen, e.computed = 0, 0
 }
 
-// grow gives a request pages for n positions, or reports that there are too few.
-func (p *pages) grow(r *core.Req, n int) bool {
+// grow gives a request pages for n positions, or reports that there are too few
+// to leave spare ones to be had.
+func (p *pages) grow(r *core.Req, n, spare int) bool {
 	want := p.needed(n) - len(r.Pages)
 	if want <= 0 {
 		return true
 	}
-	if want > p.available() {
+	if want+spare > p.available() {
 		return false
 	}
 	if short := want - p.pool.Free(); short > 0 {
@@ -63,6 +64,13 @@ func (p *pages) grow(r *core.Req, n int) bool {
 	}
 	r.Pages = p.pool.Take(r.Pages, want)
 	return true
+}
+
+// shrink takes back what a request has beyond the pages of its DeviceLen.
+func (p *pages) shrink(r *core.Req) {
+	keep := p.needed(r.DeviceLen)
+	p.pool.Give(r.Pages[keep:])
+	r.Pages = r.Pages[:keep]
 }
 
 // publish offers the full pages of what a running request has computed to the

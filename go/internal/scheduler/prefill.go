@@ -51,6 +51,6 @@ func (s *Scheduler) extend(b *core.Batch, e *entry, budget int) int {
 		return 0
 	}
 	b.Phase = core.Prefill
-	s.add(b, e, end, end == e.target)
+	s.add(b, e, end, end == e.target, nil)
 	return n
 }

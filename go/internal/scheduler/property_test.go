@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,8 +14,8 @@ import (
 
 // TestProperties drives the scheduler at random, with up to two batches in
 // flight, beside a model that knows only the rules: positions are computed once
-// and in order, a token follows each computed sequence, every accepted request
-// ends exactly once, every page and slot has one owner after every step, and all
+// and in order, those of wrong guesses again, a token follows each computed
+// sequence, every accepted request ends exactly once, every page and slot has one owner after every step, and all
 // are free at the end.
 func TestProperties(t *testing.T) { rapid.Check(t, properties) }
 
@@ -55,6 +56,10 @@ func newDriver(t *rapid.T) *driver {
 	cfg.Conservative = rapid.Bool().Draw(t, "conservative")
 	cfg.Order = rapid.SampledFrom([]Order{FCFS, LPM}).Draw(t, "order")
 	cfg.MixedTokens = rapid.SampledFrom([]int{0, 1, 7, 64}).Draw(t, "mixed")
+	cfg.Speculation = Speculation{MaxDraft: rapid.SampledFrom([]int{0, 1, 5}).Draw(t, "draft"), Always: rapid.Bool().Draw(t, "always")}
+	if !cfg.Speculation.Always {
+		cfg.Speculation.StepCost = []float64{1, 1.1, 1.2, 1.9, 2, 2.1, 2.2}
+	}
 	var cache kvcache.PrefixCache = naive.New()
 	if rapid.Bool().Draw(t, "radix") {
 		cache = radix.New(size)
@@ -89,7 +94,7 @@ func (d *driver) next(t *rapid.T) {
 		return
 	}
 	tokens := 0
-	prefill := 0
+	prefill, drafts := 0, 0
 	for _, seq := range b.Seqs {
 		r := seq.Req
 		if at, begun := d.at[r.UID]; seq.Start != at && !d.restarted(r, seq, begun) || seq.End <= seq.Start {
@@ -100,12 +105,20 @@ func (d *driver) next(t *rapid.T) {
 		}
 		d.at[r.UID] = seq.End
 		tokens += seq.ExtendLen()
-		if seq.ExtendLen() > 1 {
+		if n := len(seq.Draft); n > 0 {
+			if seq.ExtendLen() != 1+n || seq.Start != len(r.IDs)-1 || seq.End >= r.MaxLen {
+				t.Fatalf("request %d: [%d, %d) with %d guesses, %d tokens are known, %d allowed", r.UID, seq.Start, seq.End, n, len(r.IDs), r.MaxLen)
+			}
+			drafts += n
+		} else if seq.ExtendLen() > 1 {
 			prefill += seq.ExtendLen()
 		}
 	}
 	if tokens != b.Tokens || prefill > d.cfg.MaxExtendTokens || len(b.Seqs) > d.cfg.MaxRunning {
 		t.Fatalf("%s batch: %d tokens counted as %d in %d requests", b.Phase, tokens, b.Tokens, len(b.Seqs))
+	}
+	if drafts > d.cfg.Speculation.MaxDraft {
+		t.Fatalf("%d guesses in a batch, more than %d", drafts, d.cfg.Speculation.MaxDraft)
 	}
 	d.flying = append(d.flying, b)
 }
@@ -126,11 +139,21 @@ func (d *driver) complete(t *rapid.T) {
 	d.flying = d.flying[1:]
 	var tokens []int32
 	for _, seq := range b.Seqs {
-		if seq.Sample {
-			tokens = append(tokens, rapid.Int32Range(0, 5).Draw(t, "token"))
+		for i := range seq.Samples() {
+			token := rapid.Int32Range(0, 5).Draw(t, "token")
+			if i < len(seq.Draft) && token > 1 {
+				token = seq.Draft[i]
+			}
+			tokens = append(tokens, token)
 		}
 	}
+	seqs := slices.Clone(b.Seqs)
 	d.take(t, d.s.Complete(b, tokens))
+	for _, seq := range seqs {
+		if len(seq.Draft) > 0 {
+			d.at[seq.Req.UID] = len(seq.Req.IDs) - 1
+		}
+	}
 }
 
 func (d *driver) fail(t *rapid.T) {

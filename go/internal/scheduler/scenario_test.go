@@ -24,10 +24,11 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of testda
 // TestScenarios runs the scripts in testdata. A script is blocks of commands and,
 // after a line "----", what they print; CheckIntegrity runs after every command.
 //
-//	config pages=8 page=4 running=4 extend=16 seq=64 eos=0 radix=1 conservative=1 lpm=1 mixed=8
+//	config pages=8 page=4 running=4 extend=16 seq=64 eos=0 radix=1 conservative=1 lpm=1 mixed=8 draft=4
 //	add uid=1 prompt=10 max=3          a prompt of tokens 100 … 109, at most 3 to generate
 //	add uid=1 prompt=10 max=3 from=7   the same, but other tokens from position 7 on
-//	next                               plan a batch
+//	add uid=1 prompt=10 max=3 logprobs=1
+//	next                               plan a batch; * gives a token, *+2 has two guesses and gives three
 //	complete 7 9                       the oldest batch gave these tokens
 //	fail                               the oldest batch could not run
 //	abort uid=1
@@ -115,6 +116,9 @@ func status(s Status) string {
 	if s.Preemptions > 0 {
 		line += fmt.Sprintf(", preemptions %d", s.Preemptions)
 	}
+	if s.Drafted > 0 {
+		line += fmt.Sprintf(", %d of %d guesses right", s.Accepted, s.Drafted)
+	}
 	return line
 }
 
@@ -137,6 +141,7 @@ func (sc *scenario) config(t *testing.T, a map[string]int) {
 		cfg.EOS = []int32{int32(eos)}
 	}
 	cfg.Conservative, cfg.MixedTokens = a["conservative"] == 1, a["mixed"]
+	cfg.Speculation = Speculation{MaxDraft: a["draft"], Always: true}
 	if a["lpm"] == 1 {
 		cfg.Order = LPM
 	}
@@ -157,6 +162,7 @@ func (sc *scenario) add(t *testing.T, out *strings.Builder, a map[string]int) {
 	}
 	r.Params.MaxTokens = a["max"]
 	r.Params.IgnoreEOS = a["ignore_eos"] == 1
+	r.Params.Logprobs = a["logprobs"] == 1
 	err := sc.s.Add(r)
 	var invalid *core.InvalidError
 	switch {
@@ -180,6 +186,9 @@ func (sc *scenario) next(out *strings.Builder) {
 		if seq.Sample {
 			out.WriteString("*")
 		}
+		if len(seq.Draft) > 0 {
+			fmt.Fprintf(out, "+%d", len(seq.Draft))
+		}
 	}
 	out.WriteString("\n")
 }
@@ -201,9 +210,7 @@ func (sc *scenario) complete(t *testing.T, out *strings.Builder, fields []string
 	}
 	b, samples := sc.oldest(), 0
 	for _, seq := range b.Seqs {
-		if seq.Sample {
-			samples++
-		}
+		samples += seq.Samples()
 	}
 	if samples != len(tokens) {
 		t.Fatalf("complete has %d tokens, the batch gives %d; so far:\n%s", len(tokens), samples, out)

@@ -34,6 +34,7 @@ type Config struct {
 	Order        Order // which waiting request is tried first
 	Conservative bool  // reserve pages for the whole output of a request; else for the share that outputs use on average
 	MixedTokens  int   // prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone, first
+	Speculation  Speculation
 }
 
 // Output is what Complete reports of one request: a token, the end, or both.
@@ -58,6 +59,10 @@ type Scheduler struct {
 	spare       []*core.Batch
 	outputs     []Output
 	order       []*entry // scratch of candidates
+
+	verifying         *core.Batch // the batch in flight that has guesses
+	drafts            []draft     // scratch
+	drafted, accepted int64       // guesses made; those that were right
 }
 
 // entry is a request's state in the scheduler.
@@ -73,6 +78,8 @@ type entry struct {
 	preempted bool        // at least once
 	passed    int         // how often a later request was admitted before it
 	scored    int         // positions planned for whose next prompt tokens no log-probability is wanted any more
+	drafter   *drafter    // nil until guesses are first thought of
+	drafts    int         // guesses that it is to get in the batch that is being planned
 }
 
 // New returns an idle scheduler.
@@ -138,8 +145,9 @@ func (s *Scheduler) Abort(uid core.UID) bool {
 func (s *Scheduler) Next() *core.Batch {
 	b := s.takeBatch()
 	if s.cfg.MixedTokens > 0 {
-		s.planDecode(b)
-		s.planPrefill(b)
+		if s.planDecode(b) {
+			s.planPrefill(b)
+		}
 	} else if s.planPrefill(b); len(b.Seqs) == 0 {
 		s.planDecode(b)
 	}
@@ -148,78 +156,6 @@ func (s *Scheduler) Next() *core.Batch {
 		return nil
 	}
 	return b
-}
-
-// Complete takes the tokens that a batch gave: one for each Seq with Sample, in
-// order. Batches complete in the order of Next. The result is valid until the
-// next call.
-func (s *Scheduler) Complete(b *core.Batch, tokens []int32) []Output {
-	s.outputs = s.outputs[:0]
-	for _, seq := range b.Seqs {
-		e := s.byUID[seq.Req.UID]
-		e.inFlight--
-		s.advance(e, seq)
-		if seq.Sample {
-			token := tokens[0]
-			tokens = tokens[1:]
-			if !e.done {
-				s.accept(e, token)
-			}
-		}
-		s.release(e)
-	}
-	s.spare = append(s.spare, b)
-	return s.outputs
-}
-
-// advance notes that positions are computed, and offers those of a prompt to the
-// prefix cache at once. A request that was preempted meanwhile has lost them.
-func (s *Scheduler) advance(e *entry, seq core.Seq) {
-	if !e.running {
-		s.stuck = false
-		return
-	}
-	e.computed = seq.End
-	if seq.End <= e.target && !e.done {
-		s.pages.publish(e)
-		s.stuck = false
-	}
-}
-
-// Fail ends the requests of a batch that the device could not run.
-func (s *Scheduler) Fail(b *core.Batch) []Output {
-	s.outputs = s.outputs[:0]
-	for _, seq := range b.Seqs {
-		e := s.byUID[seq.Req.UID]
-		e.inFlight--
-		if !e.done {
-			s.outputs = append(s.outputs, Output{Req: e.req, Finish: core.FinishError})
-			s.finish(e)
-		}
-		s.release(e)
-	}
-	s.spare = append(s.spare, b)
-	return s.outputs
-}
-
-// accept appends a sampled token to its request and ends the request if it was
-// the last one.
-func (s *Scheduler) accept(e *entry, token int32) {
-	r := e.req
-	if (!r.Params.IgnoreEOS || r.Matcher != nil) && slices.Contains(s.cfg.EOS, token) {
-		s.outputs = append(s.outputs, Output{Req: r, Finish: core.FinishStop})
-		s.share.learn(r)
-		s.finish(e)
-		return
-	}
-	r.IDs = append(r.IDs, token)
-	out := Output{Req: r, Token: token, HasToken: true}
-	if r.RemainLen() == 0 {
-		out.Finish = core.FinishLength
-		s.share.learn(r)
-		s.finish(e)
-	}
-	s.outputs = append(s.outputs, out)
 }
 
 // finish marks a request as ended and releases what it holds, at once if no
@@ -269,10 +205,10 @@ func (s *Scheduler) takeBatch() *core.Batch {
 	return b
 }
 
-// add appends positions up to end of a request to a batch and counts them as
-// planned.
-func (s *Scheduler) add(b *core.Batch, e *entry, end int, sample bool) {
-	b.Seqs = append(b.Seqs, core.Seq{Req: e.req, Start: e.req.DeviceLen, End: end, Sample: sample, ScoreFrom: e.scored})
+// add appends positions up to end of a request to a batch, the last ones with
+// guesses as their inputs, and counts them as planned.
+func (s *Scheduler) add(b *core.Batch, e *entry, end int, sample bool, guesses []int32) {
+	b.Seqs = append(b.Seqs, core.Seq{Req: e.req, Start: e.req.DeviceLen, End: end, Sample: sample, ScoreFrom: e.scored, Draft: guesses})
 	e.scored = max(e.scored, end)
 	b.Tokens += end - e.req.DeviceLen
 	e.req.DeviceLen = end

@@ -15,6 +15,8 @@ type Status struct {
 	EvictablePages   int // of those: could be had
 	CacheNodes       int // of the prefix cache's tree
 	Preemptions      int64
+	Drafted          int64 // guessed tokens that were verified
+	Accepted         int64 // of those: right
 }
 
 // Status returns the books as they are now.
@@ -22,7 +24,7 @@ func (s *Scheduler) Status() Status {
 	return Status{
 		Waiting: len(s.waiting), Running: len(s.running), FreePages: s.pages.pool.Free(),
 		CachedPages: s.pages.cache.Pages(), EvictablePages: s.pages.cache.Evictable(),
-		CacheNodes: s.pages.cache.Nodes(), Preemptions: s.preemptions,
+		CacheNodes: s.pages.cache.Nodes(), Preemptions: s.preemptions, Drafted: s.drafted, Accepted: s.accepted,
 	}
 }
 
