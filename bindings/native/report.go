@@ -103,6 +103,9 @@ type stats struct {
 	PrefillBatches   int64   `json:"prefill_batches"`
 	DecodeSteps      int64   `json:"decode_steps"`
 	ForwardSeconds   float64 `json:"forward_seconds"`
+	DraftTokens      int64   `json:"draft_tokens"`
+	AcceptedTokens   int64   `json:"accepted_tokens"`
+	AcceptLength     float64 `json:"accept_length"`
 }
 
 func newStats(s llm.Stats) stats {
@@ -122,5 +125,8 @@ func newStats(s llm.Stats) stats {
 		PrefillBatches:   s.PrefillBatches,
 		DecodeSteps:      s.DecodeSteps,
 		ForwardSeconds:   s.Forward.Seconds(),
+		DraftTokens:      s.DraftTokens,
+		AcceptedTokens:   s.AcceptedTokens,
+		AcceptLength:     s.AcceptLength(),
 	}
 }

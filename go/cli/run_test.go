@@ -187,6 +187,9 @@ func TestEngineFlags(t *testing.T) {
 			c.MemoryRatio, c.MaxSeqLenOverride, c.Seed, c.MaxExtendTokens, c.CacheType, c.ChatTemplate = 0.7, 512, new(uint64(0)), 64, "naive", "t.jinja"
 		})},
 		{"--model-source modelscope --dummy-weight", with(func(c *llm.Config) { c.ModelSource, c.DummyWeight = "modelscope", true })},
+		{"--speculative-algorithm NGRAM --speculative-num 4", with(func(c *llm.Config) {
+			c.SpeculativeAlgorithm, c.SpeculativeDraftTokens = "NGRAM", 4
+		})},
 		{"--schedule-policy lpm --admission conservative --mixed 64 --disable-overlap", with(func(c *llm.Config) {
 			c.SchedulePolicy, c.Admission, c.MixedTokens, c.DisableOverlap = "lpm", "conservative", new(64), true
 		})},

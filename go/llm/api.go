@@ -130,6 +130,9 @@ type Info struct {
 	WeightBytes   int64   // what a step reads of the loaded weights: all but an embedding that is not the head too
 	FlopsPerToken float64 // of the projections, without the head; of a mixture of experts, those of one token
 
+	SpeculativeAlgorithm   string // "": none
+	SpeculativeDraftTokens int    // guesses in a batch at most
+
 	Defaults SamplingDefaults
 }
 
@@ -168,4 +171,6 @@ type Stats struct {
 	FinishedReqs, AbortedReqs   int64
 	PrefillBatches, DecodeSteps int64
 	Forward                     time.Duration // time spent in forward passes
+	RequestSteps                int64         // decoding steps, each counted for each of its requests
+	DraftTokens, AcceptedTokens int64         // guesses of speculation that were verified; of those, right ones
 }

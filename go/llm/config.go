@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"strings"
@@ -35,6 +36,12 @@ type Config struct {
 	Seed              *uint64      `json:"seed"`                 // of requests that bring none; default 42
 	ChatTemplate      string       `json:"chat_template"`        // file of a Jinja template that replaces the model's
 	Logger            *slog.Logger `json:"-"`                    // default: slog.Default()
+
+	// Speculation: tokens are guessed and verified several at a time, where that
+	// pays. The tokens are the same as without.
+	SpeculativeAlgorithm   string `json:"speculative_algorithm"`        // off (default), or ngram: what followed the last tokens before
+	SpeculativeDraftTokens int    `json:"speculative_num_draft_tokens"` // guesses in a batch at most, 1 to 64; default 8
+	SpeculateAlways        bool   `json:"-"`                            // guess also where it does not pay: to test with
 }
 
 const (
@@ -72,7 +79,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	return c, c.validate()
+	return c, cmp.Or(c.checkSpeculation(), c.validate())
 }
 
 // envTrue reads a boolean variable as mini-sglang does.

@@ -64,9 +64,13 @@ func New(ctx context.Context, cfg Config) (*LLM, error) {
 	if err != nil {
 		return nil, err
 	}
+	speculation, err := m.speculation(cfg)
+	if err != nil {
+		return nil, errors.Join(err, m.close())
+	}
 	l := &LLM{
 		cfg: cfg, info: m.info, tok: m.tok, model: m, eng: m.eng, longest: m.tok.LongestToken(),
-		sched:    newScheduler(cfg, m),
+		sched:    newScheduler(cfg, m, speculation),
 		commands: make(chan command),
 		stopped:  make(chan struct{}),
 		sinks:    make(map[core.UID]*request),
@@ -78,11 +82,12 @@ func New(ctx context.Context, cfg Config) (*LLM, error) {
 }
 
 // newScheduler sizes the scheduler for a loaded model.
-func newScheduler(cfg Config, m *loaded) *scheduler.Scheduler {
+func newScheduler(cfg Config, m *loaded, speculation scheduler.Speculation) *scheduler.Scheduler {
 	sc := scheduler.Config{
 		PageSize: cfg.PageSize, NumPages: m.info.NumPages, MaxRunning: cfg.MaxRunningReq,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: m.info.MaxSeqLen, EOS: m.eos,
 		Conservative: cfg.Admission == "conservative", MixedTokens: *cfg.MixedTokens,
+		Speculation: speculation,
 	}
 	if cfg.SchedulePolicy == "lpm" {
 		sc.Order = scheduler.LPM

@@ -60,7 +60,8 @@ func load(ctx context.Context, cfg Config) (m *loaded, err error) {
 		return nil, err
 	}
 	defer ck.Close()
-	m = &loaded{info: Info{Model: cfg.Model, Path: ck.Path, Architecture: mc.Architecture, PageSize: cfg.PageSize}}
+	m = &loaded{info: Info{Model: cfg.Model, Path: ck.Path, Architecture: mc.Architecture, PageSize: cfg.PageSize,
+		SpeculativeAlgorithm: cfg.SpeculativeAlgorithm, SpeculativeDraftTokens: cfg.SpeculativeDraftTokens}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -123,7 +124,7 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 		seqLen = cfg.MaxSeqLenOverride
 	}
 	ec := engine.Config{
-		DType: dt, KVDType: kv, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MaxRunning: cfg.MaxRunningReq,
+		DType: dt, KVDType: kv, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MaxRunning: cfg.MaxRunningReq, MaxDraft: cfg.SpeculativeDraftTokens,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, RopeLength: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
 	}
 	if ec.NumPages == 0 {

@@ -204,7 +204,9 @@ func (l *LLM) complete(f *flight, next []int32) {
 	for _, failed := range l.eng.Failures() {
 		l.failOne(failed.UID, failed.Err)
 	}
-	for _, out := range l.sched.Complete(f.batch, next) {
+	outs := l.sched.Complete(f.batch, next)
+	l.countGuesses()
+	for _, out := range outs {
 		l.deliver(output{Output: out})
 	}
 }
@@ -279,57 +281,4 @@ func (l *LLM) end() {
 	l.abortAll()
 	l.publish()
 	close(l.stopped)
-}
-
-// count adds a batch that has run to the statistics.
-func (l *LLM) count(f *flight) {
-	now := time.Now()
-	begun := f.start
-	if l.lastEnd.After(begun) {
-		begun = l.lastEnd // it was submitted while another one ran
-	}
-	l.lastEnd = now
-	l.trace.add(f.batch, begun, now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stats.Forward += now.Sub(begun)
-	if f.batch.Phase == core.Prefill {
-		l.stats.PrefillBatches++
-	} else {
-		l.stats.DecodeSteps++
-	}
-	for _, seq := range f.batch.Seqs {
-		if seq.Start < seq.Req.PromptLen {
-			l.stats.PromptTokens += int64(min(seq.End, seq.Req.PromptLen) - seq.Start)
-		}
-		if seq.Sample {
-			l.stats.CompletionTokens++
-		}
-	}
-}
-
-func (l *LLM) countFinish(out scheduler.Output) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if out.Finish == core.FinishAbort {
-		l.stats.AbortedReqs++
-	} else {
-		l.stats.FinishedReqs++
-		l.stats.CachedTokens += int64(out.Req.CachedLen)
-	}
-}
-
-// publish brings the scheduler's figures into the statistics.
-func (l *LLM) publish() {
-	status := l.sched.Status()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stats.Waiting = status.Waiting
-	l.stats.Running = status.Running
-	l.stats.FreePages = status.FreePages
-	l.stats.CachedPages = status.CachedPages
-	l.stats.EvictablePages = status.EvictablePages
-	l.stats.CacheNodes = status.CacheNodes
-	l.stats.Preemptions = status.Preemptions
-	l.stats.TotalPages = l.info.NumPages
 }

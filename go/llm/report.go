@@ -41,7 +41,7 @@ func (l *LLM) report(now time.Time) {
 	if !r.at.IsZero() && since < 2*reportInterval && prompt+output > 0 {
 		l.cfg.Logger.Info("running", "requests", s.Running, "queued", s.Waiting,
 			"prompt_tok_s", round(float64(prompt)/since.Seconds()), "output_tok_s", round(float64(output)/since.Seconds()),
-			"token_usage", round(s.TokenUsage()), "cache_hit_rate", round(s.HitRate()), "preemptions", s.Preemptions)
+			"token_usage", round(s.TokenUsage()), "cache_hit_rate", round(s.HitRate()), "preemptions", s.Preemptions, "accept_length", round(s.AcceptLength()))
 	}
 	r.at, r.last = now, s
 }

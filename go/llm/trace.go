@@ -13,7 +13,7 @@ type BatchTrace struct {
 	Prefill    bool      // computes prompts or chunks of them
 	Requests   int
 	Tokens     int // positions computed
-	Sampled    int // tokens generated
+	Sampled    int // tokens generated, those of wrong guesses included
 }
 
 // maxTrace bounds a trace, in batches; later ones are left out.
@@ -50,9 +50,7 @@ func (t *trace) add(b *core.Batch, start, end time.Time) {
 	}
 	bt := BatchTrace{Start: start, End: end, Prefill: b.Phase == core.Prefill, Requests: len(b.Seqs), Tokens: b.Tokens}
 	for _, seq := range b.Seqs {
-		if seq.Sample {
-			bt.Sampled++
-		}
+		bt.Sampled += seq.Samples()
 	}
 	t.batches = append(t.batches, bt)
 }

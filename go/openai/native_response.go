@@ -49,21 +49,25 @@ type ModelInfo struct {
 
 // ServerInfo answers /server_info.
 type ServerInfo struct {
-	ModelPath          string          `json:"model_path"`
-	TokenizerPath      string          `json:"tokenizer_path"`
-	ServedModelName    string          `json:"served_model_name"`
-	DType              string          `json:"dtype"`
-	Device             string          `json:"device"`
-	ContextLength      int             `json:"context_length"`
-	PageSize           int             `json:"page_size"`
-	MaxRunningRequests int             `json:"max_running_requests"`
-	MaxTotalNumTokens  int             `json:"max_total_num_tokens"`
-	MaxReqInputLen     int             `json:"max_req_input_len"`
-	Status             string          `json:"status"`
-	Version            string          `json:"version"`
-	ToolCallParser     *string         `json:"tool_call_parser"` // nil: none
-	ReasoningParser    *string         `json:"reasoning_parser"`
-	InternalStates     []InternalState `json:"internal_states"`
+	ModelPath          string  `json:"model_path"`
+	TokenizerPath      string  `json:"tokenizer_path"`
+	ServedModelName    string  `json:"served_model_name"`
+	DType              string  `json:"dtype"`
+	Device             string  `json:"device"`
+	ContextLength      int     `json:"context_length"`
+	PageSize           int     `json:"page_size"`
+	MaxRunningRequests int     `json:"max_running_requests"`
+	MaxTotalNumTokens  int     `json:"max_total_num_tokens"`
+	MaxReqInputLen     int     `json:"max_req_input_len"`
+	Status             string  `json:"status"`
+	Version            string  `json:"version"`
+	ToolCallParser     *string `json:"tool_call_parser"` // nil: none
+	ReasoningParser    *string `json:"reasoning_parser"`
+
+	SpeculativeAlgorithm   *string `json:"speculative_algorithm"`
+	SpeculativeDraftTokens *int    `json:"speculative_num_draft_tokens"`
+
+	InternalStates []InternalState `json:"internal_states"`
 }
 
 // InternalState is that of one scheduler.
@@ -73,6 +77,7 @@ type InternalState struct {
 	LastGenThroughput float64     `json:"last_gen_throughput"` // generated tokens per second
 	Running           int         `json:"num_running_reqs"`
 	Waiting           int         `json:"num_queue_reqs"`
+	AcceptLength      *float64    `json:"avg_spec_accept_length,omitempty"` // tokens of a decoding step; absent without speculation
 }
 
 // MemoryUsage tells how many tokens fit in the KV cache.

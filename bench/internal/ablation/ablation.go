@@ -17,7 +17,7 @@ var Program = program.Program{Name: "ablation", Command: newCommand}
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{Use: "ablation", Short: "What an optimisation of the engine is worth, on this machine"}
-	root.AddCommand(turnsCommand(), mixedCommand())
+	root.AddCommand(turnsCommand(), mixedCommand(), speculationCommand())
 	return root
 }
 

@@ -46,8 +46,20 @@ func TestMixed(t *testing.T) {
 	}
 }
 
+// The tiny model has no chat template and repeats nothing to speak of; that the
+// tokens are equal is checked by the program.
+func TestSpeculation(t *testing.T) {
+	code, stdout, stderr := output(t, "speculation", "--model", tiny, "--output", "8", "--rounds", "1", "--draft-tokens", "2", "--max-seq-len", "600")
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	if n := strings.Count(stdout, "│\n"); n != 4 || !strings.Contains(stdout, "The tokens are equal.") {
+		t.Errorf("%d rows, want a header and 3:\n%s", n, stdout)
+	}
+}
+
 func TestUsageErrors(t *testing.T) {
-	for _, args := range []string{"turns --turns 1", "mixed --streams 0", "turns x", "turns --users many"} {
+	for _, args := range []string{"turns --turns 1", "mixed --streams 0", "speculation --at-once 0", "turns x", "turns --users many"} {
 		if code, _, stderr := output(t, strings.Fields(args)...); code != program.ExitUsage {
 			t.Errorf("%s: exit code %d, %s", args, code, stderr)
 		}

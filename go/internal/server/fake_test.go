@@ -31,6 +31,7 @@ type fakeEngine struct {
 	flushErr  error
 	promptLen int
 	defaults  llm.SamplingDefaults
+	algorithm string // of speculation
 
 	mu       sync.Mutex
 	requests []llm.Request
@@ -50,7 +51,7 @@ func newFake(script ...llm.Event) *fakeEngine {
 }
 
 func (e *fakeEngine) Info() llm.Info {
-	return llm.Info{Model: "org/fake", Path: "/models/fake", Architecture: "FakeForCausalLM", DType: "float32", Device: "none", MaxSeqLen: 64, NumPages: 100, PageSize: 4, Defaults: e.defaults}
+	return llm.Info{Model: "org/fake", Path: "/models/fake", Architecture: "FakeForCausalLM", DType: "float32", Device: "none", MaxSeqLen: 64, NumPages: 100, PageSize: 4, Defaults: e.defaults, SpeculativeAlgorithm: e.algorithm, SpeculativeDraftTokens: len(e.algorithm)}
 }
 
 func (e *fakeEngine) EncodeChat(msgs []tokenizer.Message, o tokenizer.TemplateOptions) ([]int32, error) {
@@ -115,10 +116,14 @@ func (e *fakeEngine) StopTrace() []llm.BatchTrace {
 func (e *fakeEngine) TokenBytes(id int32) []byte { return []byte{byte(id)} }
 
 func (e *fakeEngine) Stats() llm.Stats {
-	return llm.Stats{
+	s := llm.Stats{
 		Running: int(e.live.Load()), Waiting: int(e.waiting.Load()), TotalPages: 100, FreePages: 50, EvictablePages: 25, CachedPages: 30, CacheNodes: 7,
-		PromptTokens: 30, CachedTokens: 10,
+		PromptTokens: 30, CachedTokens: 10, RequestSteps: 4,
 	}
+	if e.algorithm != "" {
+		s.DraftTokens, s.AcceptedTokens = 8, 6
+	}
+	return s
 }
 
 func (e *fakeEngine) FlushCache() (int, error) { return 25, e.flushErr }

@@ -23,23 +23,29 @@ func (s *Server) modelInfo(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) {
 	info, stats := s.engine.Info(), s.engine.Stats()
 	capacity := info.NumPages * info.PageSize
+	state := openai.InternalState{
+		MaxRunning: s.cfg.MaxRunning, MemoryUsage: openai.MemoryUsage{TokenCapacity: capacity},
+		LastGenThroughput: s.metrics.rate.perSecond(time.Now()), Running: stats.Running, Waiting: stats.Waiting,
+	}
+	if info.SpeculativeAlgorithm != "" {
+		state.AcceptLength = new(stats.AcceptLength())
+	}
 	s.writeJSON(w, http.StatusOK, openai.ServerInfo{
 		ModelPath: info.Path, TokenizerPath: info.Path, ServedModelName: s.modelName(), DType: info.DType, Device: info.Device,
 		ContextLength: info.MaxSeqLen, PageSize: info.PageSize, MaxRunningRequests: s.cfg.MaxRunning,
 		MaxTotalNumTokens: capacity, MaxReqInputLen: info.MaxSeqLen - 1, Status: s.now().String(), Version: s.cfg.Version,
 		ToolCallParser: orNil(s.cfg.ToolCallParser), ReasoningParser: orNil(s.cfg.ReasoningParser),
-		InternalStates: []openai.InternalState{{
-			MaxRunning: s.cfg.MaxRunning, MemoryUsage: openai.MemoryUsage{TokenCapacity: capacity},
-			LastGenThroughput: s.metrics.rate.perSecond(time.Now()), Running: stats.Running, Waiting: stats.Waiting,
-		}},
+		SpeculativeAlgorithm: orNil(info.SpeculativeAlgorithm), SpeculativeDraftTokens: orNil(info.SpeculativeDraftTokens),
+		InternalStates: []openai.InternalState{state},
 	})
 }
 
-func orNil(name string) *string {
-	if name == "" {
+func orNil[T comparable](value T) *T {
+	var none T
+	if value == none {
 		return nil
 	}
-	return &name
+	return &value
 }
 
 func (s *Server) flushCache(w http.ResponseWriter, _ *http.Request) {

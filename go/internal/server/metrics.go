@@ -71,6 +71,13 @@ func (m *metrics) registerGauges(r prometheus.Registerer, engine Engine) {
 	gauge("token_usage", "Share of the KV cache that requests hold.", llm.Stats.TokenUsage)
 	gauge("cache_hit_rate", "Share of the prompt tokens that were found in the prefix cache.", llm.Stats.HitRate)
 	gauge("gen_throughput", "Tokens generated per second, over the last seconds.", func(llm.Stats) float64 { return m.rate.perSecond(time.Now()) })
+	gauge("spec_accept_length", "Tokens that a decoding step gives a request on average, with speculation; 0 without.", func(s llm.Stats) float64 {
+		if info.SpeculativeAlgorithm == "" {
+			return 0
+		}
+		return s.AcceptLength()
+	})
+	gauge("spec_accept_rate", "Share of the guessed tokens that were right.", llm.Stats.AcceptRate)
 	gauge("num_used_tokens", "Tokens of the KV cache that requests hold.", func(s llm.Stats) float64 {
 		return float64((s.TotalPages - s.FreePages - s.EvictablePages) * info.PageSize)
 	})

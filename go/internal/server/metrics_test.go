@@ -40,7 +40,7 @@ func TestMetrics(t *testing.T) {
 		"sglang:num_running_reqs": "0", "sglang:num_requests_running": "0", "sglang:num_queue_reqs": "0", "sglang:num_requests_waiting": "0",
 		"sglang:token_usage": "0.25", "sglang:num_used_tokens": "100", "sglang:max_total_num_tokens": "400", "sglang:cache_hit_rate": "0.25",
 		"sglang:gen_throughput": "0", "sglang:generation_tokens_total": "0", "sglang:time_to_first_token_seconds_count": "0",
-		"sglang:num_retracted_requests_total": "0",
+		"sglang:num_retracted_requests_total": "0", "sglang:spec_accept_length": "0", "sglang:spec_accept_rate": "0",
 	}
 	check(t, "idle", samples(s), idle)
 	answered := make(chan string)

@@ -130,7 +130,7 @@ func TestInfoAndTools(t *testing.T) {
 	s := newServer(t, e, Config{MaxRunning: 8, Version: "v", ModelName: "served", ToolCallParser: "qwen"})
 	tests := []struct{ method, path, body, want string }{
 		{"GET", "/server_info", "", `{"model_path":"/models/fake","tokenizer_path":"/models/fake","served_model_name":"served","dtype":"float32","device":"none",` +
-			`"context_length":64,"page_size":4,"max_running_requests":8,"max_total_num_tokens":400,"max_req_input_len":63,"status":"ok","version":"v","tool_call_parser":"qwen","reasoning_parser":null,` +
+			`"context_length":64,"page_size":4,"max_running_requests":8,"max_total_num_tokens":400,"max_req_input_len":63,"status":"ok","version":"v","tool_call_parser":"qwen","reasoning_parser":null,"speculative_algorithm":null,"speculative_num_draft_tokens":null,` +
 			`"internal_states":[{"effective_max_running_requests_per_dp":8,"memory_usage":{"token_capacity":400},"last_gen_throughput":0,"num_running_reqs":0,"num_queue_reqs":0}]}`},
 		{"GET", "/get_model_info", "", `{"model_path":"/models/fake","tokenizer_path":"/models/fake","is_generation":true,"preferred_sampling_params":null,"weight_version":"default","architectures":["FakeForCausalLM"]}`},
 		{"GET", "/flush_cache", "", "Cache flushed: 25 pages are free again.\n"},

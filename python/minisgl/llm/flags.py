@@ -42,6 +42,8 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="plan a batch only when the one before is done",
     )
+    add("--speculative-algorithm", help="guess tokens and verify several in one step, where that pays: ngram")
+    add("--speculative-num-draft-tokens", type=int, help="guesses in a step at most")
     add("--tensor-parallel-size", "--tp-size", dest="tp_size", type=int, help="ranks to split the model over")
     add("--seed", type=int, help="for the random numbers of requests that bring no seed")
     add("--attention-backend", "--attn", default="auto", help="of a GPU")
@@ -76,6 +78,8 @@ _NAMES = (
     "admission",
     "mixed_prefill_tokens",
     "disable_overlap",
+    "speculative_algorithm",
+    "speculative_num_draft_tokens",
     "seed",
     "attention_backend",
     "moe_backend",

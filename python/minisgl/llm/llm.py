@@ -61,7 +61,10 @@ class LLM:
             ``max_seq_len_override``, ``num_page_override``, ``page_size``,
             ``max_extend_tokens``, ``memory_ratio``, ``cache_type`` ("radix", "naive"),
             ``schedule_policy`` ("fcfs", "lpm"), ``admission`` ("optimistic",
-            "conservative"), ``mixed_prefill_tokens``, ``disable_overlap``, ``seed``,
+            "conservative"), ``mixed_prefill_tokens``, ``disable_overlap``,
+            ``speculative_algorithm`` ("ngram": tokens are guessed from the text before and
+            verified several at a time, where that pays; they stay the same),
+            ``speculative_num_draft_tokens`` (guesses in a step at most, 8), ``seed``,
             ``chat_template`` (a file of a Jinja template that replaces the model's),
             ``use_dummy_weight`` (random weights), ``model_source`` ("huggingface",
             "modelscope"); None is the default of each. mini-sglang's other options are taken where they have
