@@ -66,6 +66,8 @@ func (e *fakeEngine) StopTrace() []llm.BatchTrace { return nil }
 
 func (e *fakeEngine) TokenBytes(int32) []byte { return nil }
 
+func (e *fakeEngine) CheckGrammar(llm.Grammar) error { return nil }
+
 func (e *fakeEngine) Decode([]int32, bool) (string, error) { return "", nil }
 
 func (e *fakeEngine) Close() error {

@@ -23,3 +23,14 @@ func (m *loaded) matcher(g core.Grammar) (core.Matcher, error) {
 	}
 	return m.grammars.compiler.Matcher(g)
 }
+
+// CheckGrammar compiles a grammar, for a request that brings it later. What is
+// wrong with the grammar is an InvalidError.
+func (l *LLM) CheckGrammar(g Grammar) error {
+	m, err := l.model.matcher(g)
+	if err != nil {
+		return err
+	}
+	m.Close()
+	return nil
+}

@@ -30,6 +30,8 @@
 //   - The tools are shown to the model through its chat template, unless tool_choice
 //     is "none". The arguments of calls in messages, which are strings, reach the
 //     template as JSON values if they are JSON objects.
+//   - tool_choice "required", or that of a function, has a grammar, so it can't be given
+//     together with another one.
 //   - thinking_budget stands for chat_template_kwargs.thinking_budget, too.
 //   - Instead of messages, "prompt" takes a text that is used without a chat
 //     template, as mini-sglang does.

@@ -19,9 +19,7 @@ func parseReasoning(f *fields) Reasoning {
 		if n < 0 {
 			o.fail(Invalid(o.name(budget), "must be at least 0, got %d", n))
 		}
-		if o.err != nil {
-			f.fail(o.err)
-		}
+		f.failAs(o)
 		r.Budget = &n
 	}
 	return r

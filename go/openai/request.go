@@ -15,6 +15,7 @@ type ChatRequest struct {
 
 	Tools          []Tool                     // that the model may call; none if tool_choice is "none"
 	ParallelCalls  bool                       // several in one answer
+	MustCall       bool                       // the answer is a list of calls, by Sampling.Grammar
 	TemplateKwargs map[string]json.RawMessage // for the chat template
 	Reasoning      Reasoning
 }
@@ -35,11 +36,10 @@ func ParseChat(data []byte, absent core.SamplingParams) (*ChatRequest, error) {
 	}
 	req := &ChatRequest{
 		Generation:     parseGeneration(f, absent),
-		Tools:          parseTools(f),
-		ParallelCalls:  f.flagOr("parallel_tool_calls", true),
 		TemplateKwargs: parseTemplateKwargs(f),
 	}
 	req.Reasoning = parseReasoning(f)
+	parseTooling(f, req)
 	parseMessagesOrPrompt(f, req)
 	parseChatLogprobs(f, &req.Sampling)
 	refuse(f, unsupported)
@@ -102,7 +102,6 @@ type field struct {
 
 // unsupported lists the fields that can't be honoured.
 var unsupported = []field{
-	{"tool_choice", []string{`"auto"`, `"none"`}},
 	{"modalities", []string{`["text"]`}},
 	{"audio", nil},
 	{"add_generation_prompt", []string{"true"}},

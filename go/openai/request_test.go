@@ -230,7 +230,7 @@ func checkError(t *testing.T, err error, param, message string) {
 
 func TestParseChatUnsupported(t *testing.T) {
 	for _, member := range []string{
-		`"tool_choice":"required"`, `"tool_choice":{"type":"function"}`, `"functions":[{}]`,
+		`"functions":[{}]`,
 		`"modalities":["text","audio"]`, `"continue_final_message":true`,
 		`"functions":["` + strings.Repeat("5", 1000) + `"]`,
 	} {

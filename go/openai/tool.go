@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 )
 
 // Tool is a function that the model may call.
@@ -18,7 +17,6 @@ type Tool struct {
 // functionName is OpenAI's rule.
 var functionName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// parseTools returns the tools, none of them if tool_choice is "none".
 func parseTools(f *fields) []Tool {
 	f.freeForm("tools")
 	list := f.list("tools")
@@ -37,7 +35,7 @@ func parseTools(f *fields) []Tool {
 		names[tool.Name] = true
 		tools = append(tools, tool)
 	}
-	if choice, ok := f.raw("tool_choice"); len(tools) == 0 || ok && isOneOf(choice, []string{`"none"`}) {
+	if len(tools) == 0 {
 		return nil
 	}
 	return tools
@@ -57,10 +55,10 @@ func parseTool(path string, raw json.RawMessage) (Tool, error) {
 	function.text("description")
 	function.flag("strict")
 	function.object("parameters")
-	tool.Parameters, _ = function.raw("parameters")
-	if f.err == nil {
-		f.err = function.err
+	if schema, ok := function.raw("parameters"); ok {
+		tool.Parameters = schema
 	}
+	f.failAs(function)
 	return tool, f.err
 }
 
@@ -144,21 +142,45 @@ func objectOf(text string) (json.RawMessage, bool) {
 // withMember returns a valid JSON object with another value of a member, if it has
 // that.
 func withMember(raw json.RawMessage, member string, value json.RawMessage) json.RawMessage {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	begin, end := 0, 0
-	for _, err := dec.Token(); err == nil && dec.More(); {
-		var old json.RawMessage
-		var name json.Token
-		if name, err = dec.Token(); err == nil {
-			err = dec.Decode(&old)
+	changed, err := mapMembers(raw, func(name string, old json.RawMessage) (json.RawMessage, error) {
+		if name == member {
+			return value, nil
 		}
-		if err == nil && name == member {
-			end = int(dec.InputOffset())
-			begin = end - len(old)
-		}
-	}
-	if end == 0 {
+		return old, nil
+	})
+	if err != nil { // it isn't valid
 		return raw
 	}
-	return slices.Concat(raw[:begin], value, raw[end:])
+	return changed
+}
+
+// mapMembers returns a JSON object with other values, in the same order.
+func mapMembers(raw json.RawMessage, change func(name string, value json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil {
+		return nil, err
+	}
+	out := []byte{'{'}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err = dec.Decode(&value); err == nil {
+			value, err = change(name.(string), value)
+		}
+		if err != nil {
+			return nil, err
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	return append(out, '}'), nil
 }

@@ -69,6 +69,9 @@ func (p *Parser) Close() []Event { return p.feed("", true) }
 // Thinking tells whether the text so far ends within reasoning.
 func (p *Parser) Thinking() bool { return p.reasoning != nil && p.reasoning.thinks() }
 
+// Undecided tells whether the text so far may be the beginning of reasoning.
+func (p *Parser) Undecided() bool { return p.reasoning != nil && p.reasoning.state == mayThink }
+
 // Reasons tells whether reasoning is looked for.
 func (p *Parser) Reasons() bool { return p.reasoning != nil }
 

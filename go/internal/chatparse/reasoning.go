@@ -10,9 +10,12 @@ const (
 	thinkEnd   = "</think>"
 )
 
-// ThinkingEnd is the text that ends reasoning early, and goes on from there as a
-// model does that has ended it by itself.
-const ThinkingEnd = "\n" + thinkEnd + "\n\n"
+// ThinkingEnd is the text that ends reasoning early, with ThinkingGap, which
+// models write between the mark and the answer.
+const (
+	ThinkingEnd = "\n" + thinkEnd + ThinkingGap
+	ThinkingGap = "\n\n"
+)
 
 // reasoning finds what is between <think> and </think> at the beginning of an
 // answer, and may have no <think> if the prompt has it.

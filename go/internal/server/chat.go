@@ -31,10 +31,14 @@ func (s *Server) chatCompletions(body []byte) (*task, error) {
 		tally: newTally(req.N, req.N), req: req, names: s.engine.TokenBytes, id: "chatcmpl-" + s.newID(), created: time.Now().Unix(),
 		messages: newMessages(req.N, o, s.newCallID),
 	}
+	t, err := s.thinkingOf(req, o)
+	if err != nil {
+		return nil, err
+	}
 	jobs := jobsOf(&req.Generation, ids, param, a.id)
 	for i := range jobs {
 		jobs[i].req.KeepSpecial = chatparse.SpecialTokens(o.Tools)
-		jobs[i].thinking = s.budget(req, o)
+		jobs[i].thinking = t
 	}
 	return &task{jobs: jobs, stream: req.Stream, answer: a, model: req.Model}, nil
 }
@@ -42,7 +46,10 @@ func (s *Server) chatCompletions(body []byte) (*task, error) {
 // parserOptions say how the answers to a prompt are split.
 func (s *Server) parserOptions(req *openai.ChatRequest, ids []int32) (chatparse.Options, error) {
 	o := chatparse.Options{Single: !req.ParallelCalls, Whole: !req.Reasoning.Stream}
-	if len(req.Tools) > 0 {
+	switch {
+	case req.MustCall:
+		o.Tools = chatparse.JSONCalls
+	case len(req.Tools) > 0:
 		o.Tools = s.cfg.ToolCallParser
 	}
 	for _, tool := range req.Tools {

@@ -115,6 +115,14 @@ func (e *fakeEngine) StopTrace() []llm.BatchTrace {
 // TokenBytes of a token is the byte that it is.
 func (e *fakeEngine) TokenBytes(id int32) []byte { return []byte{byte(id)} }
 
+// CheckGrammar takes all but one.
+func (e *fakeEngine) CheckGrammar(g llm.Grammar) error {
+	if g.Text == "wrong" {
+		return &llm.InvalidError{Field: g.Name(), Message: "is wrong"}
+	}
+	return nil
+}
+
 func (e *fakeEngine) Stats() llm.Stats {
 	s := llm.Stats{
 		Running: int(e.live.Load()), Waiting: int(e.waiting.Load()), TotalPages: 100, FreePages: 50, EvictablePages: 25, CachedPages: 30, CacheNodes: 7,

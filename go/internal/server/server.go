@@ -42,6 +42,7 @@ type Engine interface {
 	Encode(text string, addSpecial bool) ([]int32, error)
 	Decode(ids []int32, skipSpecial bool) (string, error)
 	TokenBytes(id int32) []byte
+	CheckGrammar(g llm.Grammar) error
 	Info() llm.Info
 	Stats() llm.Stats
 	FlushCache() (pages int, err error)

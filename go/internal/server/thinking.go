@@ -10,134 +10,191 @@ import (
 	"github.com/minisgl/minisgl/go/openai"
 )
 
-// budget returns what bounds the reasoning of a chat; nil if nothing does.
-func (s *Server) budget(req *openai.ChatRequest, o chatparse.Options) *thinking {
-	if req.Reasoning.Budget == nil || s.cfg.ReasoningParser == "" {
-		return nil
-	}
-	return &thinking{tokens: *req.Reasoning.Budget, format: s.cfg.ReasoningParser, prompt: o.Prompt}
-}
-
-// thinking is a budget of reasoning.
+// thinking is what a request asks of its reasoning, if it reasons.
 type thinking struct {
-	tokens int    // of it at most
+	tokens int    // of reasoning at most
 	format string // how the model writes it
 	prompt string // the end of the prompt
 }
 
-// bounded is a stream whose reasoning ends with its budget. It then stops the
-// request, and goes on with another one, behind the tokens so far and those that
-// end reasoning; what the engine has computed of them is in its prefix cache. To
-// the engine that is a new request: if it takes none any more, the stream ends with
-// its error.
-type bounded struct {
-	Stream // nil: the request is to go on
+// thinkingOf returns nil if reasoning needs no care: it has no limit, and what
+// follows needs no grammar.
+func (s *Server) thinkingOf(req *openai.ChatRequest, o chatparse.Options) (*thinking, error) {
+	grammar := req.Sampling.Grammar
+	if s.cfg.ReasoningParser == "" || req.Reasoning.Budget == nil && grammar.Kind == "" {
+		return nil, nil
+	}
+	t := &thinking{tokens: math.MaxInt, format: s.cfg.ReasoningParser, prompt: o.Prompt}
+	if req.Reasoning.Budget != nil {
+		t.tokens = *req.Reasoning.Budget
+	}
+	if grammar.Kind == "" {
+		return t, nil
+	}
+	return t, s.engine.CheckGrammar(grammar)
+}
+
+// reasoned is a stream in two parts, of which the engine runs each as a request:
+// reasoning, which has no grammar and ends with its budget, and the answer. The
+// second begins where a budget or a grammar does: it goes on behind the tokens so
+// far and those that end reasoning, which the engine's prefix cache has. If the
+// engine takes no request any more by then, the stream ends with its error.
+type reasoned struct {
+	Stream
 	engine Engine
 	ctx    context.Context // of the request
 	req    llm.Request
-	parser *chatparse.Parser
-	left   int // tokens of the budget
+	parser *chatparse.Parser // nil: the answer has begun
+	left   int               // tokens of the budget
+	mused  bool              // there is reasoning
 
-	ids    []int32   // the tokens before the request went on
-	forced []int32   // the last of these, if they are still to be read
-	text   string    // of them
-	last   llm.Event // of the first request
+	ready  []llm.Event // to be read
+	ids    []int32     // the tokens before the second request
+	behind bool        // it has begun
+	last   llm.Event   // of the first one
 }
 
+// startStream starts a request, or the first of its parts.
 func (s *Server) startStream(ctx context.Context, j job) (Stream, error) {
 	if j.thinking == nil {
 		return s.engine.Stream(ctx, j.req)
 	}
 	o := chatparse.Options{Reasoning: j.thinking.format, Prompt: j.thinking.prompt}
-	b := &bounded{engine: s.engine, ctx: ctx, req: j.req, parser: chatparse.New(o), left: j.thinking.tokens}
-	b.last.Usage.PromptTokens = len(j.req.TokenIDs)
-	if b.spent() {
-		if err := b.goOn(); err != nil || b.Stream != nil {
-			return b, err
+	r := &reasoned{engine: s.engine, ctx: ctx, req: j.req, parser: chatparse.New(o), left: j.thinking.tokens}
+	if !r.parser.Thinking() && !r.parser.Undecided() {
+		return s.engine.Stream(ctx, j.req)
+	}
+	r.last.Usage.PromptTokens = len(j.req.TokenIDs)
+	if r.spent() {
+		if err := r.goOn(chatparse.ThinkingEnd); err != nil || r.behind {
+			return r, err
 		}
 	}
+	first := j.req
+	first.Params.Grammar = llm.Grammar{}
 	var err error
-	b.Stream, err = s.engine.Stream(ctx, j.req)
-	return b, err
+	r.Stream, err = s.engine.Stream(ctx, first)
+	return r, err
 }
 
-func (b *bounded) spent() bool { return b.parser != nil && b.parser.Thinking() && b.left <= 0 }
+func (r *reasoned) spent() bool { return r.parser.Thinking() && r.left <= 0 }
 
 // Next implements Stream.
-func (b *bounded) Next(ctx context.Context) (llm.Event, error) {
-	if b.spent() {
-		if err := b.goOn(); err != nil {
+func (r *reasoned) Next(ctx context.Context) (llm.Event, error) {
+	for {
+		if !r.waits() && len(r.ready) > 0 {
+			ev := r.ready[0]
+			r.ready = r.ready[1:]
+			return ev, nil
+		}
+		ev, err := r.Stream.Next(ctx)
+		switch {
+		case err != nil:
+			return ev, err
+		case r.behind:
+			return r.continued(ev), nil
+		case r.parser == nil:
+			return ev, nil
+		}
+		if err := r.take(ev); err != nil {
 			return llm.Event{}, err
 		}
 	}
-	if len(b.forced) > 0 {
-		return b.force(), nil
-	}
-	ev, err := b.Stream.Next(ctx)
-	switch {
-	case err != nil:
-		return ev, err
-	case b.parser == nil:
-		return b.continued(ev), nil
-	}
-	b.last = ev
-	if !ev.HasToken || ev.Finish != "" {
-		return ev, nil
-	}
-	thought := b.parser.Thinking()
-	b.parser.Push(ev.Text)
-	if thought {
-		b.left--
-	}
-	b.ids = append(b.ids, ev.Token)
-	return ev, nil
 }
 
-// goOn starts the second request, unless there is no room for it: then the first
-// one has not much room either.
-func (b *bounded) goOn() error {
-	forced, err := b.engine.Encode(chatparse.ThinkingEnd, false)
+// waits tells whether events are held back: an answer that needs a grammar and
+// turns out to have no reasoning is begun anew.
+func (r *reasoned) waits() bool {
+	return r.parser != nil && r.parser.Undecided() && r.req.Params.Grammar.Kind != ""
+}
+
+// take looks at an event of the first request.
+func (r *reasoned) take(ev llm.Event) error {
+	thought := r.parser.Thinking()
+	r.parser.Push(ev.Text)
+	thinks := r.parser.Thinking()
+	r.mused = r.mused || thinks
+	if thought {
+		r.left--
+	}
+	grammar := r.req.Params.Grammar.Kind != ""
+	ended := !thinks && !r.parser.Undecided() || ev.Finish == llm.FinishStop || ev.Finish == llm.FinishLength
+	switch {
+	case ended && grammar && !r.mused:
+		r.ready, r.ids = nil, nil
+		return r.goOn("")
+	case ev.Finish != "":
+		r.ready, r.parser = append(r.ready, ev), nil
+		return nil
+	}
+	r.ready, r.ids, r.last = append(r.ready, ev), append(r.ids, ev.Token), ev
+	switch {
+	case r.spent():
+		return r.goOn(chatparse.ThinkingEnd)
+	case ended && grammar:
+		return r.goOn(chatparse.ThinkingGap)
+	case ended:
+		r.parser = nil
+	}
+	return nil
+}
+
+// goOn begins the second request behind a text, unless there is no room for it:
+// then the first one has not much room either.
+func (r *reasoned) goOn(text string) error {
+	forced, err := r.encode(text)
 	if err != nil {
 		return err
 	}
-	used := len(b.ids) + len(forced)
-	next := b.req
-	next.TokenIDs = slices.Concat(b.req.TokenIDs, b.ids, forced)
+	used := len(r.ids) + len(forced)
+	next := r.req
+	next.TokenIDs = slices.Concat(r.req.TokenIDs, r.ids, forced)
 	next.Params.MaxTokens -= used
 	next.Params.MinTokens = max(next.Params.MinTokens-used, 0)
-	if next.Params.MaxTokens < 1 || len(next.TokenIDs) >= b.engine.Info().MaxSeqLen {
-		b.left = math.MaxInt
+	if next.Params.MaxTokens < 1 || len(next.TokenIDs) >= r.engine.Info().MaxSeqLen {
+		r.parser = nil
 		return nil
 	}
-	b.Close()
-	b.parser, b.forced, b.text = nil, forced, chatparse.ThinkingEnd
-	b.Stream, err = b.engine.Stream(b.ctx, next)
+	r.Close()
+	r.parser, r.behind = nil, true
+	for _, id := range forced {
+		r.force(id, text)
+		text = ""
+	}
+	r.Stream, err = r.engine.Stream(r.ctx, next)
 	return err
 }
 
-// force is the event of a token that the model has not chosen.
-func (b *bounded) force() llm.Event {
-	ev := llm.Event{Token: b.forced[0], HasToken: true, Text: b.text, Usage: b.last.Usage, Begun: b.last.Begun}
-	b.ids, b.forced, b.text = append(b.ids, b.forced[0]), b.forced[1:], ""
-	ev.Usage.CompletionTokens = len(b.ids)
-	return ev
+func (r *reasoned) encode(text string) ([]int32, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return r.engine.Encode(text, false)
+}
+
+// force makes an event of a token that the model has not chosen.
+func (r *reasoned) force(id int32, text string) {
+	ev := llm.Event{Token: id, HasToken: true, Text: text, Usage: r.last.Usage, Begun: r.last.Begun}
+	r.ids = append(r.ids, id)
+	ev.Usage.CompletionTokens = len(r.ids)
+	r.ready = append(r.ready, ev)
 }
 
 // continued makes an event of the second request one of the whole.
-func (b *bounded) continued(ev llm.Event) llm.Event {
-	tokens := len(b.ids) + ev.Usage.CompletionTokens
-	ev.Usage = b.last.Usage
+func (r *reasoned) continued(ev llm.Event) llm.Event {
+	tokens := len(r.ids) + ev.Usage.CompletionTokens
+	ev.Usage = r.last.Usage
 	ev.Usage.CompletionTokens = tokens
-	if !b.last.Begun.IsZero() {
-		ev.Begun = b.last.Begun
+	if !r.last.Begun.IsZero() {
+		ev.Begun = r.last.Begun
 	}
 	return ev
 }
 
 // Close implements Stream.
-func (b *bounded) Close() {
-	if b.Stream != nil {
-		b.Stream.Close()
-		b.Stream = nil
+func (r *reasoned) Close() {
+	if r.Stream != nil {
+		r.Stream.Close()
+		r.Stream = nil
 	}
 }

@@ -110,6 +110,57 @@ func collect(t *testing.T, s *Server, body string) (got collected) {
 	return got
 }
 
+// TestGrammarBehindReasoning: a grammar holds for the answer, not for reasoning.
+func TestGrammarBehindReasoning(t *testing.T) {
+	gap, end := chatparse.ThinkingGap, chatparse.ThinkingEnd
+	for _, test := range []struct {
+		name, members   string
+		parser          string
+		prompt          []string // the texts that the requests go on behind
+		scripts         []string
+		reasoning, text string
+		tokens          int
+	}{
+		{"reasoning", "", "qwen3", []string{"", "<think>a</think>" + gap}, []string{"<think>a</think>xyz", "{}"}, "a", "{}", 16 + 2 + 2},
+		{"reasoning from the beginning", "", "deepseek-r1", []string{"", "ab</think>" + gap}, []string{"ab</think>xyz", "{}"}, "ab", "{}", 10 + 2 + 2},
+		{"budget", `"thinking_budget":2,`, "deepseek-r1", []string{"", "ab" + end}, []string{"abc", "{}"}, "ab", "{}", 2 + len(end) + 2},
+		{"no reasoning", "", "qwen3", []string{"", ""}, []string{"Hi", "{}"}, "", "{}", 2},
+		{"ended at once", "", "qwen3", []string{"", ""}, []string{"", "{}"}, "", "{}", 2},
+		{"ended in reasoning", "", "qwen3", []string{""}, []string{"<think>a"}, "a", "", 8},
+		{"no room", `"max_tokens":10,`, "deepseek-r1", []string{""}, []string{"ab</think>"}, "ab", "", 10},
+		{"no parser", "", "", []string{""}, []string{"{}"}, "", "{}", 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := newFake()
+			for _, script := range test.scripts {
+				e.scripts = append(e.scripts, spelled(script))
+			}
+			s := newServer(t, e, Config{ReasoningParser: test.parser})
+			got := collect(t, s, `{"response_format":{"type":"json_object"},`+test.members+hi+`}`)
+			want := collected{Reasoning: test.reasoning, Content: test.text, Finish: "stop", Prompt: 3, Tokens: test.tokens}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if len(e.requests) != len(test.prompt) || e.live.Load() != 0 {
+				t.Fatalf("%d requests, want %d; %d run on", len(e.requests), len(test.prompt), e.live.Load())
+			}
+			for i, req := range e.requests {
+				last := i == len(e.requests)-1 && (len(e.requests) > 1 || test.parser == "")
+				if behind := text(req.TokenIDs[3:]); behind != test.prompt[i] || (req.Params.Grammar.Kind != "") != last {
+					t.Errorf("request %d goes on behind %q with grammar %q", i, behind, req.Params.Grammar.Kind)
+				}
+			}
+		})
+	}
+	s := newServer(t, newFake(), Config{ReasoningParser: "qwen3"})
+	refused(t, s, chatPath, `{"regex":"wrong",`+hi+`}`, "regex")
+	e := newFake(llm.Event{Finish: llm.FinishError})
+	s = newServer(t, e, Config{ReasoningParser: "qwen3"})
+	if w := do(s, "POST", chatPath, `{"regex":"a",`+hi+`}`); w.Code != http.StatusInternalServerError || len(e.requests) != 1 {
+		t.Errorf("a failed request: %d, %d requests", w.Code, len(e.requests))
+	}
+}
+
 // TestBudgetOfEngine: the tokens behind reasoning that was cut are those of a
 // prompt that holds it, and the engine has computed that once.
 func TestBudgetOfEngine(t *testing.T) {
