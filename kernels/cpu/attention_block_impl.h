@@ -15,17 +15,39 @@ enum { ATTN_ROWS = 3 };
 
 enum { BLOCK = MSGL_ATTN_BLOCK, ATTN_VECS = 4 };
 
-// Cache rows of a block's positions.
+// Cache rows of a block's positions, or a head's part of them.
 typedef struct {
   const char *k[BLOCK], *v[BLOCK];
 } block_rows;
 
+// What is still to be prefetched of a share of the next block. The work on this
+// block asks for it line by line: the memory takes few requests at a time, and a
+// burst of them would stop the work.
+typedef struct {
+  const char *const *k, *const *v;  // the rows
+  int rows;
+  size_t from, to, at;              // bytes of a row
+} lines_ahead;
+
+ALWAYS void prefetch_lines(lines_ahead *a) {
+  if (a->rows == 0) return;
+  __builtin_prefetch(*a->k + a->at, 0, 3);
+  __builtin_prefetch(*a->v + a->at, 0, 3);
+  a->at += 64;
+  if (a->at < a->to) return;
+  a->at = a->from;
+  a->k++;
+  a->v++;
+  a->rows--;
+}
+
 // s[nr][32] = q[d][nr] * kt[d][32]
-ALWAYS void scores(int nr, float *s, const float *q, const float *kt, int d) {
+ALWAYS void scores(int nr, float *s, const float *q, const float *kt, int d, lines_ahead *ahead) {
   for (int j = 0; j < BLOCK; j += 2 * VW) {
     vf acc[2][ATTN_ROWS][2];
     UNROLL for (int i = 0; i < 4 * nr; i++) acc[i % 2][i / 4][i / 2 % 2] = vset1(0);
     for (int k = 0; k < d; k += 2) {
+      prefetch_lines(ahead);
       UNROLL for (int odd = 0; odd < 2; odd++) {
         const float *kp = kt + (size_t)(k + odd) * BLOCK + j, *qp = q + (size_t)(k + odd) * (size_t)nr;
         vf k0 = vld(kp), k1 = vld(kp + VW);
@@ -44,12 +66,14 @@ ALWAYS void scores(int nr, float *s, const float *q, const float *kt, int d) {
 }
 
 // o[nr][stride] += s[nr][n] * v[n][nv * VW], columns from i on
-ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const block_rows *b, int stride, int i, int n) {
+ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const block_rows *b, int stride, int i, int n,
+                   lines_ahead *ahead) {
   vf acc[ATTN_ROWS][ATTN_VECS];
   UNROLL for (int r = 0; r < nr; r++) {
     UNROLL for (int c = 0; c < nv; c++) acc[r][c] = vld(o + (size_t)r * (size_t)stride + i + c * VW);
   }
   for (int j = 0; j < n; j++) {
+    prefetch_lines(ahead);
     vf v[ATTN_VECS];
     UNROLL for (int c = 0; c < nv; c++) v[c] = vld_any(dtype, b->v[j], i + c * VW);
     UNROLL for (int r = 0; r < nr; r++) {
@@ -62,23 +86,23 @@ ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const bl
   }
 }
 
-#define SCORES(nr) case nr: scores(nr, s, q, kt, d); break;
-static void scores_tile(int nr, float *s, const float *q, const float *kt, int d) {
+#define SCORES(nr) case nr: scores(nr, s, q, kt, d, ahead); break;
+static void scores_tile(int nr, float *s, const float *q, const float *kt, int d, lines_ahead *ahead) {
   switch (nr) { ATTN_TILES(SCORES) }
 }
 
-ALWAYS void all_values(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n) {
+ALWAYS void all_values(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n, lines_ahead *ahead) {
   int i = 0;
-  for (; i + ATTN_VECS * VW <= stride; i += ATTN_VECS * VW) values(dtype, nr, ATTN_VECS, o, s, b, stride, i, n);
-  for (; i < stride; i += VW) values(dtype, nr, 1, o, s, b, stride, i, n);
+  for (; i + ATTN_VECS * VW <= stride; i += ATTN_VECS * VW) values(dtype, nr, ATTN_VECS, o, s, b, stride, i, n, ahead);
+  for (; i < stride; i += VW) values(dtype, nr, 1, o, s, b, stride, i, n, ahead);
 }
 
-#define VALUES(dtype, nr) case nr: all_values(dtype, nr, o, s, b, stride, n); break;
+#define VALUES(dtype, nr) case nr: all_values(dtype, nr, o, s, b, stride, n, ahead); break;
 #define VALUES_F32(nr) VALUES(MSGL_F32, nr)
 #define VALUES_BF16(nr) VALUES(MSGL_BF16, nr)
 #define VALUES_F16(nr) VALUES(MSGL_F16, nr)
 #define VALUES_I8(nr) VALUES(MSGL_I8, nr)
-static void values_tile(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n) {
+static void values_tile(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n, lines_ahead *ahead) {
   switch (dtype) {
     case MSGL_BF16: switch (nr) { ATTN_TILES(VALUES_BF16) } return;
     case MSGL_F16: switch (nr) { ATTN_TILES(VALUES_F16) } return;
@@ -87,26 +111,41 @@ static void values_tile(int dtype, int nr, float *o, const float *s, const block
   }
 }
 
-static const float zero_row[MSGL_MAX_HEAD_DIM];
-
-// Finds the rows of a block's positions; those outside [lo, hi) read as zeros.
-static void find_rows(block_rows *b, const msgl_op *op, int request, int head, int start, int lo, int hi) {
+// Finds the rows of a block's positions, of all heads. Positions outside of
+// [lo, hi) have the nearest row within; their weights are zero.
+static void find_rows(block_rows *b, const msgl_op *op, int request, int start, int lo, int hi) {
   const msgl_tensor *k = &op->t[2], *v = &op->t[3];
   const int32_t *pages = msgl_i32(&op->t[4]) + (int64_t)request * op->t[4].stride;
-  int page_size = op->i[3], page = start / page_size, offset = start % page_size;
-  size_t elem = msgl_elem_size(k->dtype), column = (size_t)head * (size_t)op->i[2];
+  int page_size = op->i[3];
+  int first = (int)msgl_max(start, lo), last = (int)msgl_min(start + BLOCK, hi) - 1;
+  int page = first / page_size, offset = first % page_size;
+  size_t row = (size_t)k->stride * msgl_elem_size(k->dtype), at = 0;
   for (int j = 0; j < BLOCK; j++) {
-    b->k[j] = b->v[j] = (const char *)zero_row;
-    if (start + j >= lo && start + j < hi) {
-      size_t at = (((size_t)pages[page] * (size_t)page_size + (size_t)offset) * (size_t)k->stride + column) * elem;
-      b->k[j] = (const char *)(uintptr_t)k->addr + at;
-      b->v[j] = (const char *)(uintptr_t)v->addr + at;
+    if (j == 0 || (start + j > first && start + j <= last)) {
+      at = ((size_t)pages[page] * (size_t)page_size + (size_t)offset) * row;
+      if (++offset == page_size) {
+        offset = 0;
+        page++;
+      }
     }
-    if (++offset == page_size) {
-      offset = 0;
-      page++;
-    }
+    b->k[j] = (const char *)(uintptr_t)k->addr + at;
+    b->v[j] = (const char *)(uintptr_t)v->addr + at;
   }
+}
+
+// Where a head's elements begin in a row of the cache.
+static size_t head_offset(const msgl_op *op, int head) {
+  return (size_t)head * (size_t)op->i[2] * msgl_elem_size(op->t[2].dtype);
+}
+
+static block_rows rows_of_head(const block_rows *all, const msgl_op *op, int head) {
+  size_t offset = head_offset(op, head);
+  block_rows b;
+  for (int j = 0; j < BLOCK; j++) {
+    b.k[j] = all->k[j] + offset;
+    b.v[j] = all->v[j] + offset;
+  }
+  return b;
 }
 
 // Where an i8 cache has a head's scale, from the head's first code on.
@@ -114,26 +153,18 @@ static size_t scale_offset(const msgl_op *op, int head) {
   return (size_t)(op->i[1] - head) * (size_t)op->i[2] + (size_t)head * sizeof(float);
 }
 
-// to[32]: the scales of a block's keys, or of its values; 0 where it has none
+// to[32]: the scales of a block's keys, or of its values
 static void load_scales(float *to, const char *const rows[BLOCK], size_t offset) {
-  for (int j = 0; j < BLOCK; j++) {
-    to[j] = 0;
-    if (rows[j] != (const char *)zero_row) memcpy(&to[j], rows[j] + offset, sizeof(float));
-  }
+  for (int j = 0; j < BLOCK; j++) memcpy(&to[j], rows[j] + offset, sizeof(float));
 }
 
-// scales: what scale_offset says; 0 if the cache has none
-static void prefetch_rows(const block_rows *b, size_t bytes, size_t scales) {
-  for (int j = 0; j < BLOCK; j++) {
-    for (size_t i = 0; i < bytes; i += 64) {
-      __builtin_prefetch(b->k[j] + i, 0, 3);
-      __builtin_prefetch(b->v[j] + i, 0, 3);
-    }
-    if (scales) {
-      __builtin_prefetch(b->k[j] + scales, 0, 3);
-      __builtin_prefetch(b->v[j] + scales, 0, 3);
-    }
-  }
+// One of task->heads equal shares of a block: some positions' rows, as far as the
+// task's heads go, since memory likes long runs.
+static lines_ahead share_of(const block_rows *b, const msgl_op *op, const msgl_attn_task *t, int share) {
+  int first = BLOCK * share / t->heads, end = BLOCK * (share + 1) / t->heads;
+  size_t from = head_offset(op, t->head), to = head_offset(op, t->head + t->heads);
+  if (t->heads == op->i[1]) to = (size_t)op->t[2].cols * msgl_elem_size(op->t[2].dtype);  // scales are at the end
+  return (lines_ahead){b->k + first, b->v + first, end - first, from, to, from};
 }
 
 // Element `part` of words that hold several of a type.

@@ -1,33 +1,36 @@
 // attention_impl.h: causal attention over the paged cache.
 //
-// A task is a tile of query rows of one request and one key/value head; the query
-// heads that share it are further rows of the tile. Positions go in blocks of 32
+// A task is a tile of query rows of one request under one key/value head, or, of
+// few rows, under several; the query heads that share a key/value head are further
+// rows of the tile. Positions go in blocks of 32
 // and chunks of 256, both at fixed multiples from 0. Within a chunk the softmax
 // is online (Milakov and Gimelshein, 2018), block after block; chunks start anew
 // and are merged in order. So a row's arithmetic depends on its position alone,
-// however rows, chunks and requests are spread over tasks and batches.
+// however rows, heads, chunks and requests are spread over tasks and batches.
 
 #include "attention_block_impl.h"
 
-// A thread's scratch for one task. Rows are (row, query head) pairs, in this order.
+// A thread's scratch for one task. Rows are (row, query head) pairs, in this order,
+// those of the first key/value head before those of the next.
 typedef struct {
-  int rows, group, d, stride;
-  float *q;                   // tiles of ATTN_ROWS rows: [d][rows of the tile]
-  float *kt, *v, *s;          // [d][32], [32][stride], [rows][32]
-  float *scales;              // of i8 keys and values [2][32]; NULL for other types
-  float *max, *lanes, *o;     // of the chunk: [rows], [rows][16], [rows][stride]
+  int rows, group, d, stride;  // rows: under one key/value head
+  float *kt, *v;               // [d][32], [32][stride]
+  float *scales;               // of i8 keys and values [2][32]; NULL for other types
+  float *q;                    // of each head, tiles of ATTN_ROWS rows: [d][rows of the tile]
+  float *s;                    // [rows][32]
+  float *max, *lanes, *o;      // of the chunk: [rows], [rows][16], [rows][stride]
   float *all_max, *all_sum, *all_o;  // of the chunks so far
 } attn_state;
 
 static attn_state attn_open(const msgl_job *job, int thread, int rows) {
   const msgl_op *op = job->op;
-  size_t tile = (size_t)job->attn.tile_rows, d = (size_t)op->i[2], stride = (size_t)job->attn.head_stride;
+  size_t pairs = (size_t)job->attn.pairs, d = (size_t)op->i[2], stride = (size_t)job->attn.head_stride;
   float *p = (float *)(job->own + (size_t)thread * job->own_bytes);
   attn_state st = {.group = op->i[0] / op->i[1], .d = (int)d, .stride = (int)stride};
   st.rows = rows * st.group;
-  float **parts[] = {&st.q, &st.kt, &st.v, &st.s, &st.scales, &st.max, &st.lanes, &st.o, &st.all_max, &st.all_sum, &st.all_o};
-  size_t sizes[] = {tile * d, d * BLOCK,    BLOCK * stride, tile * BLOCK, 2 * BLOCK,    tile,
-                    tile * LANES, tile * stride, tile, tile, tile * stride};
+  float **parts[] = {&st.kt, &st.v, &st.scales, &st.q, &st.s, &st.max, &st.lanes, &st.o, &st.all_max, &st.all_sum, &st.all_o};
+  size_t sizes[] = {d * BLOCK, BLOCK * stride, 2 * BLOCK, pairs * d, pairs * BLOCK, pairs, pairs * LANES, pairs * stride,
+                    pairs,     pairs,          pairs * stride};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     *parts[i] = p;
     p += (sizes[i] + 15) / 16 * 16;
@@ -36,6 +39,21 @@ static attn_state attn_open(const msgl_job *job, int thread, int rows) {
   return st;
 }
 
+// The scratch of the task's head h alone.
+ALWAYS attn_state head_state(attn_state st, int h) {
+  size_t first = (size_t)h * (size_t)st.rows, stride = (size_t)st.stride;
+  st.q += first * (size_t)st.d;
+  st.s += first * BLOCK;
+  st.max += first;
+  st.lanes += first * LANES;
+  st.o += first * stride;
+  st.all_max += first;
+  st.all_sum += first;
+  st.all_o += first * stride;
+  return st;
+}
+
+// head: of keys and values
 static void load_queries(const attn_state *st, const msgl_op *op, int row, int head) {
   for (int first = 0; first < st->rows; first += ATTN_ROWS) {
     int nr = (int)msgl_min(ATTN_ROWS, st->rows - first);
@@ -91,14 +109,14 @@ static void soften(const attn_state *st, int r, int from, int to, float scale) {
 // One block at `start` for all rows of the task that see any of it; dtype is that
 // of the values that b points at.
 static void attend_block(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int start,
-                         const block_rows *b, int dtype) {
+                         const block_rows *b, int dtype, lines_ahead *ahead) {
   int window = op->i[4], end = t->position + t->rows;
   // Rows are in order of position: those before `row` lie before the block.
   int row = (int)msgl_max(0, start - t->position);
   int first = row * st->group / ATTN_ROWS * ATTN_ROWS;
   for (int r = first; r < st->rows; r += ATTN_ROWS) {
     int nr = (int)msgl_min(ATTN_ROWS, st->rows - r);
-    scores_tile(nr, st->s + (size_t)r * BLOCK, st->q + (size_t)r * (size_t)st->d, st->kt, st->d);
+    scores_tile(nr, st->s + (size_t)r * BLOCK, st->q + (size_t)r * (size_t)st->d, st->kt, st->d, ahead);
     for (int i = r; i < r + nr; i++) {
       int p = t->position + i / st->group;
       int to = (int)msgl_max(0, msgl_min(BLOCK, p + 1 - start));
@@ -106,36 +124,47 @@ static void attend_block(const attn_state *st, const msgl_op *op, const msgl_att
       soften(st, i, from, to, op->f[0]);
     }
     values_tile(dtype, nr, st->o + (size_t)r * (size_t)st->stride, st->s + (size_t)r * BLOCK, b, st->stride,
-                (int)msgl_min(BLOCK, end - start));
+                (int)msgl_min(BLOCK, end - start), ahead);
   }
 }
 
-static void attend_chunk(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int head, int chunk) {
-  int end = t->position + t->rows, dtype = op->t[2].dtype;
-  int lo = op->i[4] > 0 ? (int)msgl_max(0, t->position + 1 - op->i[4]) : 0;
-  size_t bytes = (size_t)st->d * msgl_elem_size(dtype), scales = st->scales ? scale_offset(op, head) : 0;
-  for (int r = 0; r < st->rows; r++) st->max[r] = -INFINITY;
-  memset(st->lanes, 0, (size_t)st->rows * LANES * sizeof(float));
-  memset(st->o, 0, (size_t)st->rows * (size_t)st->stride * sizeof(float));
-  int first = (int)msgl_max((int64_t)chunk * MSGL_ATTN_CHUNK, lo / BLOCK * BLOCK);
-  int last = (int)msgl_min((int64_t)(chunk + 1) * MSGL_ATTN_CHUNK, end);
+// One block under one head, whose keys and values b points at.
+static void attend_head(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int head, int start, block_rows *b,
+                        lines_ahead *ahead) {
+  int dtype = op->t[2].dtype;
+  load_keys(dtype, st->kt, b, st->d);
+  if (st->scales) {
+    load_scales(st->scales, b->k, scale_offset(op, head));
+    load_scales(st->scales + BLOCK, b->v, scale_offset(op, head));
+  }
   // Several tiles of rows share a conversion of the values; a padded head needs a copy.
   int copy = st->d != st->stride || (dtype != MSGL_F32 && st->rows > ATTN_ROWS);
-  block_rows rows, next;
-  find_rows(&next, op, t->request, head, first, lo, end);
+  if (copy) load_values(dtype, st->v, b, st->d, st->stride);
+  attend_block(st, op, t, start, b, copy ? MSGL_F32 : dtype, ahead);
+  while (ahead->rows > 0) prefetch_lines(ahead);
+}
+
+static void attend_chunk(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int chunk) {
+  int end = t->position + t->rows, rows = st->rows * t->heads;
+  int lo = op->i[4] > 0 ? (int)msgl_max(0, t->position + 1 - op->i[4]) : 0;
+  for (int r = 0; r < rows; r++) st->max[r] = -INFINITY;
+  memset(st->lanes, 0, (size_t)rows * LANES * sizeof(float));
+  memset(st->o, 0, (size_t)rows * (size_t)st->stride * sizeof(float));
+  int first = (int)msgl_max((int64_t)chunk * MSGL_ATTN_CHUNK, lo / BLOCK * BLOCK);
+  int last = (int)msgl_min((int64_t)(chunk + 1) * MSGL_ATTN_CHUNK, end);
+  block_rows here, next;
+  find_rows(&next, op, t->request, first, lo, end);
   for (int start = first; start < last; start += BLOCK) {
-    rows = next;
-    load_keys(dtype, st->kt, &rows, st->d);
-    if (scales) {
-      load_scales(st->scales, rows.k, scales);
-      load_scales(st->scales + BLOCK, rows.v, scales);
+    here = next;
+    int more = start + BLOCK < end;
+    if (more) find_rows(&next, op, t->request, start + BLOCK, lo, end);
+    for (int h = 0; h < t->heads; h++) {
+      lines_ahead ahead = share_of(&next, op, t, h);
+      if (!more) ahead.rows = 0;
+      block_rows b = rows_of_head(&here, op, t->head + h);
+      attn_state one = head_state(*st, h);
+      attend_head(&one, op, t, t->head + h, start, &b, &ahead);
     }
-    if (copy) load_values(dtype, st->v, &rows, st->d, st->stride);
-    if (start + BLOCK < end) {
-      find_rows(&next, op, t->request, head, start + BLOCK, lo, end);
-      prefetch_rows(&next, bytes, scales);
-    }
-    attend_block(st, op, t, start, &rows, copy ? MSGL_F32 : dtype);
   }
 }
 
@@ -149,73 +178,76 @@ ALWAYS void merge_row(float *all_max, float *all_sum, float *all_o, float max, f
   for (int i = 0; i < stride; i += VW) vst(all_o + i, vfma(vld(o + i), vset1(take), vld(all_o + i) * vset1(keep)));
 }
 
-static void reset_all(const attn_state *st) {
-  for (int r = 0; r < st->rows; r++) {
+static void reset_all(const attn_state *st, int rows) {
+  for (int r = 0; r < rows; r++) {
     st->all_max[r] = -INFINITY;
     st->all_sum[r] = 0;
   }
-  memset(st->all_o, 0, (size_t)st->rows * (size_t)st->stride * sizeof(float));
+  memset(st->all_o, 0, (size_t)rows * (size_t)st->stride * sizeof(float));
 }
 
-static void store_output(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int head) {
-  for (int r = 0; r < st->rows; r++) {
+static void store_output(const attn_state *st, const msgl_op *op, const msgl_attn_task *t) {
+  for (int r = 0; r < st->rows * t->heads; r++) {
+    int head = t->head + r / st->rows, pair = r % st->rows;
     const float *o = st->all_o + (size_t)r * (size_t)st->stride;
-    float *dst = msgl_row(&op->t[0], t->row + r / st->group) + (size_t)(head * st->group + r % st->group) * (size_t)st->d;
+    float *dst = msgl_row(&op->t[0], t->row + pair / st->group) + (size_t)(head * st->group + pair % st->group) * (size_t)st->d;
     for (int i = 0; i < st->d; i++) dst[i] = o[i] / st->all_sum[r];
   }
 }
 
-static float *partial_row(const msgl_job *job, int slot, int head, int r) {
+// The result of one chunk for row r of a task: o[stride], max, sum.
+static float *partial_row(const msgl_job *job, const attn_state *st, const msgl_attn_task *t, int slot, int r) {
   const msgl_attn_plan *p = &job->attn;
-  size_t at = ((size_t)slot * (size_t)job->op->i[1] + (size_t)head) * (size_t)p->tile_rows + (size_t)r;
+  size_t head = (size_t)(t->head + r / st->rows), kv = (size_t)job->op->i[1];
+  size_t at = ((size_t)slot * kv + head) * (size_t)p->tile_rows + (size_t)(r % st->rows);
   return p->partials + at * (size_t)(p->head_stride + 2);
 }
 
-// Items: tasks x key/value heads.
+// Items: tasks.
 static void attention(const msgl_job *job, int thread, int64_t from, int64_t to) {
   const msgl_op *op = job->op;
   for (int64_t item = from; item < to; item++) {
-    const msgl_attn_task *t = &job->attn.tasks[item / op->i[1]];
-    int head = (int)(item % op->i[1]);
+    const msgl_attn_task *t = &job->attn.tasks[item];
     attn_state st = attn_open(job, thread, t->rows);
-    load_queries(&st, op, t->row, head);
-    reset_all(&st);
+    int rows = st.rows * t->heads;
+    for (int h = 0; h < t->heads; h++) {
+      attn_state one = head_state(st, h);
+      load_queries(&one, op, t->row, t->head + h);
+    }
+    reset_all(&st, rows);
     for (int chunk = t->chunk_from; chunk < t->chunk_to; chunk++) {
-      attend_chunk(&st, op, t, head, chunk);
-      for (int r = 0; r < st.rows; r++) {
+      attend_chunk(&st, op, t, chunk);
+      for (int r = 0; r < rows; r++) {
         float sum = lanes_sum(st.lanes + (size_t)r * LANES), *o = st.o + (size_t)r * (size_t)st.stride;
         if (t->partial < 0) {
           merge_row(&st.all_max[r], &st.all_sum[r], st.all_o + (size_t)r * (size_t)st.stride, st.max[r], sum, o, st.stride);
           continue;
         }
-        float *part = partial_row(job, t->partial, head, r);
+        float *part = partial_row(job, &st, t, t->partial, r);
         part[st.stride] = st.max[r];
         part[st.stride + 1] = sum;
         memcpy(part, o, (size_t)st.stride * sizeof(float));
       }
     }
-    if (t->partial < 0) store_output(&st, op, t, head);
+    if (t->partial < 0) store_output(&st, op, t);
   }
 }
 
-// Items as above; the first task of a tile merges the chunks of all.
+// Items: tasks; that of the first chunk merges all.
 static void attention_merge(const msgl_job *job, int thread, int64_t from, int64_t to) {
-  const msgl_op *op = job->op;
-  const msgl_attn_plan *p = &job->attn;
   for (int64_t item = from; item < to; item++) {
-    int64_t i = item / op->i[1];
-    const msgl_attn_task *t = &p->tasks[i];
-    int head = (int)(item % op->i[1]);
-    if (t->partial < 0 || (i > 0 && p->tasks[i - 1].row == t->row)) continue;
+    const msgl_attn_task *t = &job->attn.tasks[item];
+    if (t->parts == 0) continue;
     attn_state st = attn_open(job, thread, t->rows);
-    reset_all(&st);
-    for (; i < p->ntasks && p->tasks[i].row == t->row; i++) {
-      for (int r = 0; r < st.rows; r++) {
-        const float *part = partial_row(job, p->tasks[i].partial, head, r);
+    int rows = st.rows * t->heads;
+    reset_all(&st, rows);
+    for (int slot = t->partial; slot < t->partial + t->parts; slot++) {
+      for (int r = 0; r < rows; r++) {
+        const float *part = partial_row(job, &st, t, slot, r);
         merge_row(&st.all_max[r], &st.all_sum[r], st.all_o + (size_t)r * (size_t)st.stride, part[st.stride],
                   part[st.stride + 1], part, st.stride);
       }
     }
-    store_output(&st, op, t, head);
+    store_output(&st, job->op, t);
   }
 }

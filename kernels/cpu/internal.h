@@ -23,7 +23,7 @@ enum {
   MSGL_MAX_HEAD_DIM = 1024,   // elements of an attention head
   MSGL_ATTN_BLOCK = 32,       // positions whose scores are computed together
   MSGL_ATTN_CHUNK = 256,      // positions after which the running softmax starts anew; chunks are merged in order
-  MSGL_ATTN_TILE = 48,        // (row, query head) pairs that share a block's keys and values
+  MSGL_ATTN_TILE = 48,        // (row, query head) pairs of a task of ATTENTION
   MSGL_RADIX_BUCKETS = 2048,  // of one level of the sampler's selection
 };
 
@@ -70,19 +70,23 @@ typedef struct {
   int packed;        // whether x was packed into job->shared
 } msgl_linear_plan;
 
-// One task of ATTENTION: rows of one request against chunks of its positions.
+// One task of ATTENTION: rows of one request, under some of its heads, against
+// chunks of its positions.
 typedef struct {
   int request, row, rows;
   int position;              // of the first row
+  int head, heads;           // key/value heads
   int chunk_from, chunk_to;  // chunks that this task computes
-  int partial;               // slot of its first result in job->shared; -1: the task covers all chunks
+  int partial;               // slot of its result in job->shared; -1: the task covers all chunks
+  int parts;                 // results of all chunks, to be merged; 0 but in the task of the first chunk
 } msgl_attn_task;
 
 typedef struct {
   const msgl_attn_task *tasks;
   int64_t ntasks;
   float *partials;        // [slots, KV, tile_rows, head_stride + 2]
-  int tile_rows;          // (row, query head) pairs of a full tile
+  int tile_rows;          // (row, query head) pairs of a full tile under one key/value head
+  int pairs;              // the most that a task has
   int head_stride;        // D rounded up to 16
 } msgl_attn_plan;
 

@@ -109,31 +109,59 @@ static int plan_rope_store(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
+// How ATTENTION is cut into tasks.
+typedef struct {
+  int tile_rows;  // rows of a tile
+  int pairs;      // (row, query head) pairs of a task, unless a tile under one head has more
+  int split;      // whether a tile of rows becomes one task per chunk of positions
+} attn_cut;
+
 typedef struct {
   int64_t tasks, partials;
 } attn_count;
 
-// Lists the tasks of ATTENTION (tasks NULL: only counts them). With split, a tile
-// of rows becomes one task per chunk of positions, else one task.
-static attn_count list_tasks(msgl_attn_task *tasks, const msgl_op *op, int rows_per_tile, int split) {
+// Key/value heads of a task of so many rows. A task takes several heads where there
+// are few rows: it then reads whole rows of the cache, which memory likes.
+static int heads_per_task(const msgl_op *op, const attn_cut *cut, int rows) {
+  int kv = op->i[1], pairs = rows * (op->i[0] / kv);
+  return (int)msgl_ceil_div(kv, msgl_ceil_div(kv, msgl_max(1, cut->pairs / pairs)));
+}
+
+// Lists the tasks of ATTENTION (tasks NULL: only counts them).
+static attn_count list_tasks(msgl_attn_task *tasks, const msgl_op *op, const attn_cut *cut) {
   const int32_t *cu = msgl_i32(&op->t[5]), *lens = msgl_i32(&op->t[6]);
   attn_count n = {0, 0};
   for (int r = 0; r < op->t[4].rows; r++) {
-    for (int row = cu[r]; row < cu[r + 1]; row += rows_per_tile) {
-      int rows = (int)msgl_min(rows_per_tile, cu[r + 1] - row), position = lens[r] - (cu[r + 1] - row);
-      int chunks = (int)msgl_ceil_div(position + rows, MSGL_ATTN_CHUNK);
+    for (int row = cu[r]; row < cu[r + 1]; row += cut->tile_rows) {
+      int rows = (int)msgl_min(cut->tile_rows, cu[r + 1] - row), position = lens[r] - (cu[r + 1] - row);
+      int chunks = (int)msgl_ceil_div(position + rows, MSGL_ATTN_CHUNK), heads = heads_per_task(op, cut, rows);
       int first = op->i[4] > 0 ? (int)(msgl_max(0, position - op->i[4] + 1) / MSGL_ATTN_CHUNK) : 0;
-      int whole = !split || chunks - first == 1;
+      int whole = !cut->split || chunks - first == 1;
       for (int c = first; c < chunks; c++) {
-        int slot = whole ? -1 : (int)n.partials;
-        if (tasks) tasks[n.tasks] = (msgl_attn_task){r, row, rows, position, c, whole ? chunks : c + 1, slot};
-        n.tasks++;
+        for (int h = 0; h < op->i[1]; h += heads) {
+          msgl_attn_task t = {r, row, rows, position, h, (int)msgl_min(heads, op->i[1] - h), c, whole ? chunks : c + 1, -1, 0};
+          if (!whole) t.partial = (int)n.partials;
+          if (!whole && c == first) t.parts = chunks - first;
+          if (tasks) tasks[n.tasks] = t;
+          n.tasks++;
+        }
         if (whole) break;
         n.partials++;
       }
     }
   }
   return n;
+}
+
+// Cuts so that every thread has several tasks, if that can be: by chunks of
+// positions first, then by heads.
+static attn_cut cut_attention(const msgl_op *op, int threads) {
+  int group = op->i[0] / op->i[1];
+  attn_cut cut = {(int)msgl_max(1, MSGL_ATTN_TILE / group), MSGL_ATTN_TILE, 0};
+  if (threads == 1 || list_tasks(NULL, op, &cut).tasks >= 4 * (int64_t)threads) return cut;
+  cut.split = 1;
+  while (cut.pairs > group && list_tasks(NULL, op, &cut).tasks < 4 * (int64_t)threads) cut.pairs /= 2;
+  return cut;
 }
 
 static int check_pages(const msgl_op *op, int64_t rows) {
@@ -166,8 +194,8 @@ static int check_attention(const msgl_op *op) {
   return code != MSGL_OK ? code : check_pages(op, q->rows);
 }
 
-// Floats that a thread needs to attend with a tile of `tile` (row, head) pairs;
-// the layout is attention_impl.h's.
+// Floats that a thread needs for a task of `tile` (row, head) pairs; the layout is
+// attention_impl.h's.
 static size_t attn_floats(size_t tile, size_t d, size_t stride) {
   size_t block = MSGL_ATTN_BLOCK;
   return tile * d + d * block + block * stride + 2 * block + tile * block + tile * (16 + 2 * stride + 4) + 64 * 11;
@@ -177,24 +205,23 @@ static int plan_attention(msgl_job *job, const msgl_op *op) {
   int code = check_attention(op);
   if (code != MSGL_OK || op->t[1].rows == 0) return code;
   int kv = op->i[1], d = op->i[2], group = op->i[0] / kv;
-  int rows_per_tile = (int)msgl_max(1, MSGL_ATTN_TILE / group);
+  attn_cut cut = cut_attention(op, job->threads);
   msgl_attn_plan *p = &job->attn;
-  p->tile_rows = rows_per_tile * group;
+  p->tile_rows = cut.tile_rows * group;
+  p->pairs = (int)msgl_max(p->tile_rows, MSGL_ATTN_TILE);
   p->head_stride = (d + 15) / 16 * 16;
-  attn_count n = list_tasks(NULL, op, rows_per_tile, 0);
-  int split = job->threads > 1 && n.tasks * kv < 4 * (int64_t)job->threads;
-  if (split) n = list_tasks(NULL, op, rows_per_tile, 1);
+  attn_count n = list_tasks(NULL, op, &cut);
   size_t head = ((size_t)n.tasks * sizeof(msgl_attn_task) + 63) / 64 * 64;
   size_t partial = (size_t)n.partials * (size_t)kv * (size_t)p->tile_rows * (size_t)(p->head_stride + 2) * sizeof(float);
   code = both(msgl_need_shared(job, head + partial),
-              msgl_need_own(job, attn_floats((size_t)p->tile_rows, (size_t)d, (size_t)p->head_stride) * sizeof(float)));
+              msgl_need_own(job, attn_floats((size_t)p->pairs, (size_t)d, (size_t)p->head_stride) * sizeof(float)));
   if (code != MSGL_OK) return code;
-  list_tasks((msgl_attn_task *)job->shared, op, rows_per_tile, split);
+  list_tasks((msgl_attn_task *)job->shared, op, &cut);
   p->tasks = (const msgl_attn_task *)job->shared;
   p->ntasks = n.tasks;
   p->partials = (float *)(job->shared + head);
-  add_phase(job, job->kernels->attention, n.tasks * kv, 1, 0);
-  if (n.partials > 0) add_phase(job, job->kernels->attention_merge, n.tasks * kv, 1, n.partials * kv < 64);
+  add_phase(job, job->kernels->attention, n.tasks, 1, 0);
+  if (n.partials > 0) add_phase(job, job->kernels->attention_merge, n.tasks, 1, n.partials * kv < 64);
   return MSGL_OK;
 }
 
