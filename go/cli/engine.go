@@ -60,6 +60,7 @@ const (
 	computeGroup  = "Computing"
 	logGroup      = "Logging and settings"
 	samplingGroup = "Sampling"
+	chatGroup     = "Conversation"
 	serverGroup   = "Server"
 	accessGroup   = "Access"
 )

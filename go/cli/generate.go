@@ -131,7 +131,7 @@ func (p *program) printStreams(ctx context.Context, e engine, reqs []llm.Request
 	var total llm.Usage
 	for i, req := range reqs {
 		p.printTitle(i, len(reqs))
-		_, usage, err := p.printStream(ctx, e, req)
+		usage, err := p.printStream(ctx, e, req)
 		fmt.Fprintln(p.stdout)
 		total = sum(total, usage)
 		if err != nil {
@@ -148,28 +148,36 @@ func (p *program) printTitle(i, n int) {
 	}
 }
 
-// printStream prints a request's text as it comes, and returns it.
-func (p *program) printStream(ctx context.Context, e server.Engine, req llm.Request) (text string, usage llm.Usage, err error) {
+// printStream prints a request's text as it comes.
+func (p *program) printStream(ctx context.Context, e server.Engine, req llm.Request) (llm.Usage, error) {
+	return readStream(ctx, e, req, func(text string) { fmt.Fprint(p.stdout, text) })
+}
+
+// readStream calls emit with the text of each token. It returns the tokens that
+// came, also with an error.
+func readStream(ctx context.Context, e server.Engine, req llm.Request, emit func(text string)) (usage llm.Usage, err error) {
 	stream, err := e.Stream(ctx, req)
 	if err != nil {
-		return "", usage, err
+		return usage, err
 	}
 	defer stream.Close()
 	for {
 		ev, err := stream.Next(ctx)
 		if err != nil {
-			return text, ev.Usage, err
+			return usage, err
 		}
-		fmt.Fprint(p.stdout, ev.Text)
-		text += ev.Text
+		usage = ev.Usage
+		if ev.HasToken || ev.Text != "" {
+			emit(ev.Text)
+		}
 		switch ev.Finish {
 		case "":
 		case llm.FinishError:
-			return text, ev.Usage, ev.Err
+			return usage, ev.Err
 		case llm.FinishAbort:
-			return text, ev.Usage, errors.Join(ctx.Err(), errors.New("the request was aborted"))
+			return usage, errors.Join(ctx.Err(), errors.New("the request was aborted"))
 		default:
-			return text, ev.Usage, nil
+			return usage, nil
 		}
 	}
 }

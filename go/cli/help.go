@@ -41,7 +41,7 @@ func groupHelp(cmd *cobra.Command, titles ...string) {
 				fmt.Fprintf(&out, "\n%s:\n%s", orOther(title), group.FlagUsages())
 			}
 		}
-		fmt.Fprintf(&out, "\nA flag that isn't given takes the value of its variable, such as %s, else that of --config's file.\nNames may be cut short as long as they are clear.\n", variable("page-size"))
+		fmt.Fprintf(&out, "\nA flag that isn't given takes the value of its variable, such as %s, else that of --config's file.\nNames may be cut short as long as they are clear.\n", variable(variablePrefix, "page-size"))
 		fmt.Fprint(cmd.OutOrStdout(), out.String())
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -24,11 +26,15 @@ const (
 
 // Run runs a command line, without the program's name, and returns the exit
 // code: 0, 1 for a failure, 2 for wrong usage, 130 if ctx ended the command.
-// When ctx ends, serve lets running requests end and returns 0; the other
-// commands break off. There is no second step: a caller who can't wait any
-// longer ends the process.
+// When ctx ends, or at the process's first SIGINT, serve lets running requests end
+// and returns 0; the other commands break off. A second SIGINT is the process's
+// own again, as all are that come while no command runs. In a terminal, chat takes
+// SIGINT to stop an answer.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return run(ctx, args, &program{engines: llmEngines{}, stdin: stdin, stdout: stdout, stderr: stderr})
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt)
+	defer signal.Stop(signals)
+	return run(ctx, args, &program{engines: llmEngines{}, stdin: stdin, stdout: stdout, stderr: stderr, interrupts: signals})
 }
 
 // engine is what the commands need of a loaded model.
@@ -67,10 +73,15 @@ type program struct {
 	engines        engines
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	interrupts     chan os.Signal // end the command, until it takes them
+	takeInterrupts func()
 	running        bool // the command line was understood
 }
 
 func run(ctx context.Context, args []string, p *program) int {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.takeInterrupts = whenInterrupted(ctx, p.interrupts, cancel)
 	root := &cobra.Command{
 		Use:               "minisgl",
 		Short:             "Run and serve language models",
@@ -86,6 +97,23 @@ func run(ctx context.Context, args []string, p *program) int {
 	root.SetErr(p.stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	return p.exitCode(ctx, cmd, err)
+}
+
+// whenInterrupted calls end at the first interrupt, after which the process is
+// again as it is without us, unless take is called before or ctx ends.
+func whenInterrupted(ctx context.Context, interrupts chan os.Signal, end func()) (take func()) {
+	taken, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-interrupts:
+			signal.Stop(interrupts)
+			end()
+		case <-taken:
+		case <-ctx.Done():
+		}
+	}()
+	return func() { close(taken); <-done }
 }
 
 // exitCode also prints the error.

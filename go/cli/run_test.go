@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -20,7 +22,12 @@ import (
 	"github.com/minisgl/minisgl/go/tokenizer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if line, ok := os.LookupEnv(commandVariable); ok {
+		os.Exit(runAsCommand(line))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fakeEngines is a package llm whose model answers each token of a prompt with
 // its upper case, one character a token.
@@ -54,7 +61,9 @@ func (f *fakeEngines) Resolve(_ context.Context, name, source string, progress i
 
 type fakeEngine struct{ f *fakeEngines }
 
-func (e *fakeEngine) Info() llm.Info              { return llm.Info{Model: e.f.config.Model} }
+func (e *fakeEngine) Info() llm.Info {
+	return llm.Info{Model: e.f.config.Model, Device: "fake", MaxSeqLen: 512}
+}
 func (e *fakeEngine) Drain(context.Context) error { return nil }
 func (e *fakeEngine) Stats() llm.Stats            { return llm.Stats{} }
 func (e *fakeEngine) FlushCache() (int, error)    { return 0, nil }
@@ -107,12 +116,15 @@ func (e *fakeEngine) Generate(ctx context.Context, reqs []llm.Request, _ func(ll
 
 func (e *fakeEngine) Stream(_ context.Context, req llm.Request) (server.Stream, error) {
 	e.f.params = append(e.f.params, req.Params)
-	return &fakeStream{text: answer(req)}, nil
+	text := answer(req)
+	return &fakeStream{text: text, endless: text == "<ENDLESS>"}, nil
 }
 
+// fakeStream goes on for ever if it answers "endless".
 type fakeStream struct {
-	text string
-	n    int
+	text    string
+	n       int
+	endless bool
 }
 
 func (s *fakeStream) Close() {}
@@ -122,11 +134,18 @@ func (s *fakeStream) Next(ctx context.Context) (llm.Event, error) {
 		return llm.Event{}, ctx.Err()
 	}
 	usage := llm.Usage{PromptTokens: 2, CompletionTokens: s.n}
+	if s.text == ">" && s.endless {
+		s.n++
+		return llm.Event{HasToken: true, Text: ">", Usage: usage}, nil
+	}
 	if s.text == "" {
 		return llm.Event{Finish: llm.FinishStop, Usage: usage}, nil
 	}
-	ev := llm.Event{HasToken: true, Text: s.text[:1], Usage: usage}
-	s.text, s.n = s.text[1:], s.n+1
+	s.n++
+	usage.CompletionTokens++
+	_, size := utf8.DecodeRuneInString(s.text)
+	ev := llm.Event{HasToken: true, Text: s.text[:size], Usage: usage}
+	s.text = s.text[size:]
 	return ev, nil
 }
 

@@ -46,7 +46,10 @@ func serveCommand(p *program) *cobra.Command {
 				return err
 			}
 			if f.shell {
-				return p.chat(cmd.Context(), &f.engine, shellSampling(), "")
+				if !cmd.Flags().Changed("log-level") {
+					f.engine.logLevel.quiet()
+				}
+				return p.shellMode(cmd.Context(), f.engine)
 			}
 			f.chosen = chosen(cmd.Flags())
 			return p.serve(cmd.Context(), f)

@@ -20,13 +20,16 @@ const (
 // acceptSettings lets the flags of cmd be set by other means than the command
 // line, too: a flag that it doesn't give takes the value of its environment
 // variable, else that of the file which --config names. It is called when all flags are
-// defined, and before acceptNames.
-func acceptSettings(cmd *cobra.Command) {
+// defined, and before acceptNames. Variables with one of the prefixes come before
+// those that only begin with MINISGL_.
+func acceptSettings(cmd *cobra.Command, prefixes ...string) {
 	file := cmd.Flags().String(configFlag, "", "YAML file of flags: \"page-size: 16\", a line for each")
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if err := readVariables(cmd.Flags()); err != nil {
-			return err
+		for _, prefix := range append(prefixes, variablePrefix) {
+			if err := readVariables(cmd.Flags(), prefix); err != nil {
+				return err
+			}
 		}
 		if *file != "" {
 			if err := readSettings(cmd.Flags(), *file); err != nil {
@@ -41,19 +44,22 @@ func acceptSettings(cmd *cobra.Command) {
 }
 
 // variable is the environment variable of a flag: MINISGL_PAGE_SIZE.
-func variable(flag string) string {
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+func variable(prefix, flag string) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-func readVariables(flags *pflag.FlagSet) error {
+// readVariables sets the flags for which there is an environment variable with
+// the prefix.
+func readVariables(flags *pflag.FlagSet, prefix string) error {
 	var failure error
 	flags.VisitAll(func(f *pflag.Flag) {
-		value, ok := os.LookupEnv(variable(f.Name))
+		name := variable(prefix, f.Name)
+		value, ok := os.LookupEnv(name)
 		if !ok || value == "" || f.Changed || f.Name == "help" || failure != nil {
 			return
 		}
 		if err := f.Value.Set(value); err != nil {
-			failure = usageErrorf("the environment variable %s can't be %q: %v", variable(f.Name), value, err)
+			failure = usageErrorf("the environment variable %s can't be %q: %v", name, value, err)
 		}
 		f.Changed = true // stronger than a file
 	})

@@ -12,18 +12,8 @@ from minisgl import _binding
 
 
 def main(args: list[str]) -> int:
-    """Runs the command line and returns the exit code."""
-    for_server = [arg for arg in args if not _asks_for_shell(arg)]
-    if for_server == args:
-        return serve(args)
-    from minisgl import shell
-
-    return shell.main(for_server)
-
-
-def _asks_for_shell(arg: str) -> bool:
-    """Tells whether an argument is --shell-mode, or as argparse allows, a beginning of it."""
-    return len(arg) >= len("--sh") and "--shell-mode".startswith(arg)
+    """Serves, or with --shell talks, until the end; returns the exit code."""
+    return run(["serve", *args])
 
 
 def program() -> None:
@@ -31,22 +21,18 @@ def program() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def serve(args: list[str]) -> int:
-    """Serves until a signal comes; returns the exit code."""
-    return run(["serve", *args])
-
-
 def run(args: list[str]) -> int:
     """Runs a command of the engine's command line; returns the exit code.
 
-    The first SIGINT or SIGTERM lets running requests end, the second ends at once.
+    The first SIGINT or SIGTERM lets running requests end, the second ends at once. While
+    the command runs SIGINT is its own matter: Python sees it before, and after a first one.
     """
     job: int | None = None
     draining = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         nonlocal draining
-        if job is None or draining:
+        if number == signal.SIGINT or job is None or draining:
             os._exit(128 + number)
         draining = True
         _binding.call("Cancel", job)

@@ -11,9 +11,9 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal lets the command end; from then on a signal ends the
-	// process, as it does without us.
+	// SIGINT is seen to by Run. The first SIGTERM lets the command end, the second
+	// ends the process, as it does without us.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

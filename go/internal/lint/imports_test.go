@@ -40,7 +40,8 @@ var rules = map[string][]string{
 	"go/internal/chatparse":         {},
 	"go/internal/server":            {"go/internal/chatparse", "go/internal/tracing", "go/llm", "go/openai", "go/tokenizer"},
 	"go/internal/server/testserver": {"go/internal/server", "go/llm"},
-	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/chatparse", "go/internal/server"},
+	"go/internal/shell":             {"go/llm", "go/openai"},
+	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/chatparse", "go/internal/server", "go/internal/shell"},
 	"go/cmd/minisgl":                {"go/cli"},
 	"bindings/...":                  {"go/llm", "go/cli", "go/tokenizer"},
 	"bindings/minisgl_native":       {"bindings/native"}, // what gopy generates
