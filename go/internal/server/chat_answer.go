@@ -59,6 +59,8 @@ func (a *chatAnswer) events(i int, ev llm.Event) []any {
 	return chunks
 }
 
+func (a *chatAnswer) finish() string { return a.messages[0].finish(a.choices[0].last.Finish) }
+
 // usage also tells of the reasoning, where that is told apart.
 func (a *chatAnswer) usage() *openai.Usage {
 	u := a.tally.usage()

@@ -149,7 +149,7 @@ func (x *exchange) generate(aborted context.Context, cmd openai.SocketCommand) (
 			return last, err
 		}
 	}
-	last.FinishReason, last.Usage = string(g.members[0].last.Finish), t.answer.usage()
+	last.FinishReason, last.Usage = t.answer.finish(), t.answer.usage()
 	last.TTFT, last.E2E = g.times()
 	return last, nil
 }

@@ -13,6 +13,7 @@ type answer interface {
 	events(i int, ev llm.Event) []any // its part of an answer that streams
 	document() any                    // the answer in one piece
 	usage() *openai.Usage             // so far
+	finish() string                   // why the first choice has ended
 }
 
 // tally sums up the choices of an answer: n for each prompt.
@@ -52,6 +53,8 @@ func (t *tally) add(i int, ev llm.Event) {
 		t.left--
 	}
 }
+
+func (t *tally) finish() string { return string(t.choices[0].last.Finish) }
 
 // usage is that of the whole request; a prompt counts once for all its choices.
 func (t *tally) usage() *openai.Usage {

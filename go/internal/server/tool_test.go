@@ -10,6 +10,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/minisgl/minisgl/go/llm"
+	"github.com/minisgl/minisgl/go/openai"
 )
 
 // spelled is an answer of a token for each character.
@@ -83,6 +84,28 @@ func TestKeepsMarks(t *testing.T) {
 		if e.requests[1].KeepSpecial != nil {
 			t.Errorf("%s, without tools: %v", format, e.requests[1].KeepSpecial)
 		}
+	}
+}
+
+// TestSocketToolCalls: a WebSocket brings the same chunks, and the same reason.
+func TestSocketToolCalls(t *testing.T) {
+	e := newFake(cut(twoCalls)...)
+	s := newServer(t, e, Config{ToolCallParser: "qwen"})
+	want := streamed(t, createdPattern.ReplaceAllString(do(s, "POST", chatPath, `{"stream":true,`+twoTools+`,`+hi+`}`).Body.String(), `"created":0`))
+	url, _ := listen(t, s)
+	conn := dial(t, url, "/ws/generate")
+	command(t, conn, `{"v":1,"type":"start","id":"a","request":{%s,%s}}`, twoTools, hi)
+	var got []string
+	for _, ev := range untilEnd(t, conn) {
+		if ev.Chunk != nil {
+			got = append(got, createdPattern.ReplaceAllString(string(ev.Chunk), `"created":0`))
+		}
+		if ev.Type == openai.SocketFinish && ev.FinishReason != "tool_calls" {
+			t.Errorf("finish_reason %q", ev.FinishReason)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
