@@ -167,6 +167,21 @@ def test_agent_streams(scripted: Scripted) -> None:
     assert sorted(called) == sorted(CALLED)
 
 
+class Report(BaseModel):
+    """What an agent has to return."""
+
+    sky: str
+
+
+def test_agent_with_an_output_type(scripted: Scripted) -> None:
+    # An answer that is no call is begun anew, with the grammar of the type.
+    with scripted([LOOP[0], "Sunny.", '{"sky": "sunny"}'], *QWEN) as url:
+        agent, called = agent_of(url)
+        result = agents.Runner.run_sync(agent.clone(output_type=Report), "Weather?")
+    assert result.final_output == Report(sky="sunny")
+    assert len(called) == 2
+
+
 @pytest.mark.parametrize(
     ("parser", "answer"),
     [

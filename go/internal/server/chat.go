@@ -31,14 +31,14 @@ func (s *Server) chatCompletions(body []byte) (*task, error) {
 		tally: newTally(req.N, req.N), req: req, names: s.engine.TokenBytes, id: "chatcmpl-" + s.newID(), created: time.Now().Unix(),
 		messages: newMessages(req.N, o, s.newCallID),
 	}
-	t, err := s.thinkingOf(req, o)
+	st, err := s.stagesOf(req, o)
 	if err != nil {
 		return nil, err
 	}
 	jobs := jobsOf(&req.Generation, ids, param, a.id)
 	for i := range jobs {
 		jobs[i].req.KeepSpecial = chatparse.SpecialTokens(o.Tools)
-		jobs[i].thinking = t
+		jobs[i].stages = st
 	}
 	return &task{jobs: jobs, stream: req.Stream, answer: a, model: req.Model}, nil
 }

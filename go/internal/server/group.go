@@ -24,7 +24,7 @@ type job struct {
 	rid   string // what /abort_request knows it by
 	param string // where its prompt was in the HTTP request
 
-	thinking *thinking // nil: reasoning needs no care
+	stages *stages // nil: the engine can run it as it is
 }
 
 // group is the engine's requests that one HTTP request asked for.

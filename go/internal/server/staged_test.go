@@ -110,43 +110,58 @@ func collect(t *testing.T, s *Server, body string) (got collected) {
 	return got
 }
 
-// TestGrammarBehindReasoning: a grammar holds for the answer, not for reasoning.
-func TestGrammarBehindReasoning(t *testing.T) {
+// TestGrammarWithinAnswer: a grammar holds for the answer, but not for reasoning,
+// nor for calls.
+func TestGrammarWithinAnswer(t *testing.T) {
 	gap, end := chatparse.ThinkingGap, chatparse.ThinkingEnd
+	qwen3, r1, both := Config{ReasoningParser: "qwen3"}, Config{ReasoningParser: "deepseek-r1"}, Config{ReasoningParser: "qwen3", ToolCallParser: "qwen"}
+	call := `<tool_call>{"name":"f","arguments":{}}</tool_call>`
+	answered := collected{Content: "{}", Finish: "stop"}
+	thought := func(reasoning string) collected {
+		return collected{Reasoning: reasoning, Content: "{}", Finish: "stop"}
+	}
 	for _, test := range []struct {
-		name, members   string
-		parser          string
-		prompt          []string // the texts that the requests go on behind
-		scripts         []string
-		reasoning, text string
-		tokens          int
+		name, members string
+		cfg           Config
+		scripts       []string
+		prompts       []string // what the requests go on behind
+		want          collected
+		tokens        int
 	}{
-		{"reasoning", "", "qwen3", []string{"", "<think>a</think>" + gap}, []string{"<think>a</think>xyz", "{}"}, "a", "{}", 16 + 2 + 2},
-		{"reasoning from the beginning", "", "deepseek-r1", []string{"", "ab</think>" + gap}, []string{"ab</think>xyz", "{}"}, "ab", "{}", 10 + 2 + 2},
-		{"budget", `"thinking_budget":2,`, "deepseek-r1", []string{"", "ab" + end}, []string{"abc", "{}"}, "ab", "{}", 2 + len(end) + 2},
-		{"no reasoning", "", "qwen3", []string{"", ""}, []string{"Hi", "{}"}, "", "{}", 2},
-		{"ended at once", "", "qwen3", []string{"", ""}, []string{"", "{}"}, "", "{}", 2},
-		{"ended in reasoning", "", "qwen3", []string{""}, []string{"<think>a"}, "a", "", 8},
-		{"no room", `"max_tokens":10,`, "deepseek-r1", []string{""}, []string{"ab</think>"}, "ab", "", 10},
-		{"no parser", "", "", []string{""}, []string{"{}"}, "", "{}", 2},
+		{"reasoning", "", qwen3, []string{"<think>a</think>xyz", "{}"}, []string{"", "<think>a</think>" + gap}, thought("a"), 16 + 2 + 2},
+		{"reasoning from the beginning", "", r1, []string{"ab</think>xyz", "{}"}, []string{"", "ab</think>" + gap}, thought("ab"), 10 + 2 + 2},
+		{"budget", `"thinking_budget":2,`, r1, []string{"abc", "{}"}, []string{"", "ab" + end}, thought("ab"), 2 + len(end) + 2},
+		{"no reasoning", "", qwen3, []string{"Hi", "{}"}, []string{"", ""}, answered, 2},
+		{"ended at once", "", qwen3, []string{"", "{}"}, []string{"", ""}, answered, 2},
+		{"ended in reasoning", "", qwen3, []string{"<think>a"}, []string{""}, collected{Reasoning: "a", Finish: "stop"}, 8},
+		{"no room", `"max_tokens":10,`, r1, []string{"ab</think>"}, []string{""}, collected{Reasoning: "ab", Finish: "stop"}, 10},
+		{"no parser", "", Config{}, []string{"{}"}, []string{""}, answered, 2},
+		{"no tools", "", Config{ToolCallParser: "qwen"}, []string{"{}"}, []string{""}, answered, 2},
+
+		{"call", twoTools + `,`, Config{ToolCallParser: "qwen"}, []string{call}, []string{""}, collected{Finish: "tool_calls"}, len(call)},
+		{"no call", twoTools + `,`, Config{ToolCallParser: "qwen"}, []string{"<tool_call>f", "{}"}, []string{"", ""}, answered, 2},
+		{"call without end", twoTools + `,`, Config{ToolCallParser: "qwen"}, []string{`<tool_call>{"name":"f"`, "{}"}, []string{"", ""}, answered, 2},
+		{"another object", twoTools + `,`, Config{ToolCallParser: "llama3"}, []string{`{"name":"Bob","parameters":{}}`, "{}"}, []string{"", ""}, answered, 2},
+		{"reasoning and call", twoTools + `,`, both, []string{"<think>a</think>" + call}, []string{""}, collected{Reasoning: "a", Finish: "tool_calls"}, 16 + len(call)},
+		{"reasoning and no call", twoTools + `,`, both, []string{"<think>a</think>\nHi", "{}"}, []string{"", "<think>a</think>" + gap}, thought("a"), 16 + 2 + 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := newFake()
 			for _, script := range test.scripts {
 				e.scripts = append(e.scripts, spelled(script))
 			}
-			s := newServer(t, e, Config{ReasoningParser: test.parser})
+			s := newServer(t, e, test.cfg)
 			got := collect(t, s, `{"response_format":{"type":"json_object"},`+test.members+hi+`}`)
-			want := collected{Reasoning: test.reasoning, Content: test.text, Finish: "stop", Prompt: 3, Tokens: test.tokens}
-			if diff := cmp.Diff(want, got); diff != "" {
+			test.want.Prompt, test.want.Tokens = 3, test.tokens
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if len(e.requests) != len(test.prompt) || e.live.Load() != 0 {
-				t.Fatalf("%d requests, want %d; %d run on", len(e.requests), len(test.prompt), e.live.Load())
+			if len(e.requests) != len(test.prompts) || e.live.Load() != 0 {
+				t.Fatalf("%d requests, want %d; %d run on", len(e.requests), len(test.prompts), e.live.Load())
 			}
 			for i, req := range e.requests {
-				last := i == len(e.requests)-1 && (len(e.requests) > 1 || test.parser == "")
-				if behind := text(req.TokenIDs[3:]); behind != test.prompt[i] || (req.Params.Grammar.Kind != "") != last {
+				bound := i > 0 || len(test.prompts) == 1 && got.Content != ""
+				if behind := text(req.TokenIDs[3:]); behind != test.prompts[i] || (req.Params.Grammar.Kind != "") != bound {
 					t.Errorf("request %d goes on behind %q with grammar %q", i, behind, req.Params.Grammar.Kind)
 				}
 			}
