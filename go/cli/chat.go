@@ -19,11 +19,12 @@ const shellPrefix = variablePrefix + "SHELL_"
 
 // chatFlags are the options of a conversation.
 type chatFlags struct {
-	engine      engineFlags
-	params      llm.SamplingParams
-	system      string
-	url, apiKey string
-	modelGiven  bool
+	engine     engineFlags
+	params     llm.SamplingParams
+	system     string
+	url        address
+	apiKey     string
+	modelGiven bool
 }
 
 // shellSampling is what mini-sglang's shell samples with.
@@ -56,7 +57,7 @@ func chatCommand(p *program) *cobra.Command {
 func (f *chatFlags) register(flags *pflag.FlagSet) {
 	inGroup(flags, chatGroup, func() {
 		flags.StringVar(&f.system, "system", "", "the system message")
-		flags.StringVar(&f.url, "url", "", "a server's address, such as http://127.0.0.1:1919, whose model is to answer (OpenAI's API); --model names one of several")
+		flags.Var(&f.url, "url", "a server's address, such as http://127.0.0.1:1919, whose model is to answer (OpenAI's API); --model names one of several")
 		flags.StringVar(&f.apiKey, "api-key", "", "the server's key")
 	})
 	registerSampling(flags, &f.params)
@@ -90,7 +91,7 @@ func (p *program) chat(ctx context.Context, f *chatFlags) (err error) {
 		return err
 	}
 	o := shell.Options{Params: f.params, System: f.system, DefineParams: defineSampling, Out: p.stdout, Notes: p.stderr}
-	if f.url != "" {
+	if f.url.Host != "" {
 		o.Model, o.Title, err = f.remote(ctx)
 	} else {
 		var e engine
@@ -133,11 +134,11 @@ func (f *chatFlags) remote(ctx context.Context) (shell.Model, string, error) {
 	if f.modelGiven {
 		name = f.engine.model
 	}
-	server, err := shell.Connect(ctx, f.url, f.apiKey, name)
+	server, err := shell.Connect(ctx, &f.url.URL, f.apiKey, name)
 	if err != nil {
 		return nil, "", err
 	}
-	return server, fmt.Sprintf("%s at %s", server.ModelName, f.url), nil
+	return server, fmt.Sprintf("%s at %s", server.ModelName, &f.url), nil
 }
 
 func (p *program) localEngine(ctx context.Context, f *engineFlags) (engine, error) {

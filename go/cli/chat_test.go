@@ -148,11 +148,11 @@ func TestChatVariables(t *testing.T) {
 	}
 }
 
-// chatServer is our server with a fake engine and the key "secret".
-func chatServer(t *testing.T, f *fakeEngines) (url string) {
+// startServer starts our server with a fake engine and the key "secret".
+func startServer(t *testing.T, f *fakeEngines, port int) (url string, stop func()) {
 	t.Helper()
 	s := server.New(server.Config{APIKey: "secret", ModelName: "M", Logger: slog.New(slog.DiscardHandler)})
-	l, err := server.Listen(t.Context(), "127.0.0.1", 0)
+	l, err := server.Listen(t.Context(), "127.0.0.1", port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,13 +161,6 @@ func chatServer(t *testing.T, f *fakeEngines) (url string) {
 	go func() {
 		done <- s.Run(ctx, l, func(ctx context.Context) (server.Engine, error) { return f.New(ctx, f.config) })
 	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		http.DefaultClient.CloseIdleConnections()
-	})
 	url = "http://" + l.Addr().String()
 	for status := 0; status != http.StatusOK; { // until the model is loaded
 		resp, err := http.Get(url + "/health")
@@ -177,12 +170,19 @@ func chatServer(t *testing.T, f *fakeEngines) (url string) {
 		status = resp.StatusCode
 		_ = resp.Body.Close()
 	}
-	return url
+	return url, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	}
 }
 
 func TestChatWithAServer(t *testing.T) {
 	f := &fakeEngines{}
-	url := chatServer(t, f)
+	url, stop := startServer(t, f, 0)
+	defer stop()
 	for _, args := range [][]string{
 		{"chat", "--url", url, "--api-key", "secret", "--system", "s", "--top-k", "4", "--max-tokens", "9"},
 		{"chat", "--url", url + "/v1/", "--api-key", "secret", "--model", "M", "--system", "s", "--top-k", "4", "--max-tokens", "9"},

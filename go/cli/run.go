@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, p *program) int {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRun:  func(*cobra.Command, []string) { p.running = true },
 	}
-	root.AddCommand(serveCommand(p), generateCommand(p), chatCommand(p), opsCommand(p), fetchCommand(p), convertCommand(p), benchCommand(p), perplexityCommand(p), versionCommand(p))
+	root.AddCommand(serveCommand(p), generateCommand(p), chatCommand(p), topCommand(p), opsCommand(p), fetchCommand(p), convertCommand(p), benchCommand(p), perplexityCommand(p), versionCommand(p))
 	root.SetArgs(append([]string{}, args...))
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)

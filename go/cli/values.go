@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +40,20 @@ func (d *seconds) Set(s string) error {
 		return fmt.Errorf("must be a number of seconds, or a duration such as 1m30s")
 	}
 	*d = seconds(v)
+	return nil
+}
+
+// address is a flag's server: http://127.0.0.1:1919, or with /v1 at the end.
+type address struct{ url.URL }
+
+func (a *address) Type() string { return "url" }
+
+func (a *address) Set(s string) error {
+	u, err := url.Parse(strings.TrimSuffix(strings.TrimRight(s, "/"), "/v1"))
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return fmt.Errorf("must be like http://127.0.0.1:1919")
+	}
+	a.URL = *u
 	return nil
 }
 

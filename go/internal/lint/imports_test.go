@@ -41,7 +41,8 @@ var rules = map[string][]string{
 	"go/internal/server":            {"go/internal/chatparse", "go/internal/tracing", "go/llm", "go/openai", "go/tokenizer"},
 	"go/internal/server/testserver": {"go/internal/server", "go/llm"},
 	"go/internal/shell":             {"go/llm", "go/openai"},
-	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/chatparse", "go/internal/server", "go/internal/shell"},
+	"go/internal/top":               {"go/openai"},
+	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/chatparse", "go/internal/server", "go/internal/shell", "go/internal/top"},
 	"go/cmd/minisgl":                {"go/cli"},
 	"bindings/...":                  {"go/llm", "go/cli", "go/tokenizer"},
 	"bindings/minisgl_native":       {"bindings/native"}, // what gopy generates

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/minisgl/minisgl/go/llm"
 	"github.com/minisgl/minisgl/go/openai"
@@ -21,17 +20,14 @@ const maxReply = 1 << 20
 // Server is the Model of a running server, ours or another with OpenAI's API.
 type Server struct {
 	ModelName string
-	base, key string
+	base      *url.URL
+	key       string
 }
 
-// Connect asks the server at address, such as http://127.0.0.1:1919 (or with /v1
-// at the end), for its models. model is the one to talk with; "" is the first.
-func Connect(ctx context.Context, address, key, model string) (*Server, error) {
-	u, err := url.Parse(address)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("the server's address must be like http://127.0.0.1:1919, got %q", address)
-	}
-	s := &Server{ModelName: model, key: key, base: strings.TrimSuffix(strings.TrimRight(address, "/"), "/v1")}
+// Connect asks the server at base, such as http://127.0.0.1:1919, for its models.
+// model is the one to talk with; "" is the first.
+func Connect(ctx context.Context, base *url.URL, key, model string) (*Server, error) {
+	s := &Server{ModelName: model, key: key, base: base}
 	if model != "" {
 		return s, nil
 	}
@@ -40,7 +36,7 @@ func Connect(ctx context.Context, address, key, model string) (*Server, error) {
 		return nil, err
 	}
 	if len(list.Data) == 0 {
-		return nil, fmt.Errorf("the server at %s has no model", address)
+		return nil, fmt.Errorf("the server at %s has no model", base)
 	}
 	s.ModelName = list.Data[0].ID
 	return s, nil
@@ -60,7 +56,7 @@ func (s *Server) get(ctx context.Context, path string, to any) error {
 
 // send returns an answer whose status is 200.
 func (s *Server) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, s.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
