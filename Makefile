@@ -58,6 +58,11 @@ test-c: ## The kernels under ASan and UBSan
 test-python: setup
 	$(PY) -m pytest -q python/tests
 
+.PHONY: test-page
+test-page: build ## The dashboard in headless Chromium, which root gets installed
+	@scripts/chromium.sh
+	$(PY) -m pytest python/tests/test_page.py
+
 .PHONY: lint
 lint: setup $(GOLANGCI) ## gofmt, vet, golangci-lint, ruff
 	@out=$$(gofmt -l go kernels bindings/native bench); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }

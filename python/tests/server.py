@@ -24,8 +24,8 @@ def free_port() -> int:
 class Server:
     """``python -m minisgl`` on a free port."""
 
-    def __init__(self, model: str, *flags: str) -> None:
-        self.port = free_port()
+    def __init__(self, model: str, *flags: str, port: int | None = None) -> None:
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         args = ["--model", model, "--dtype", "float32", "--port", str(self.port), *flags]
         self.process = subprocess.Popen([sys.executable, "-m", "minisgl", *args])

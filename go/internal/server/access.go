@@ -15,7 +15,8 @@ import (
 const codeInvalidKey = "invalid_api_key"
 
 // open lists the paths that need no key: a balancer and a monitor have none, and
-// they tell nothing of the requests' contents.
+// they tell nothing of the requests' contents. Nor does the dashboard, which asks
+// for it itself.
 var open = []string{"/health", "/metrics"}
 
 // authorize asks for the API key, if there is one. Nor does OPTIONS need it: a
@@ -28,7 +29,7 @@ func (s *Server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(keyOf(r)))
 		valid := subtle.ConstantTimeCompare(got[:], want[:]) == 1
-		if valid || r.Method == http.MethodOptions || slices.Contains(open, r.URL.Path) {
+		if valid || r.Method == http.MethodOptions || slices.Contains(open, r.URL.Path) || isDashboard(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}

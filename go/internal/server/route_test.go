@@ -45,7 +45,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/chat/completions", 405, "OPTIONS, POST"},
 		{"DELETE", "/v1/models", 405, "GET, HEAD, OPTIONS"},
 		{"PUT", "/v1", 405, "GET, HEAD, OPTIONS, POST"},
-		{"GET", "/", 404, ""},
+		{"GET", "/nothing/", 404, ""},
 		{"POST", "/v1/nothing", 404, ""},
 		{"GET", "/V1/models", 404, ""},
 	}

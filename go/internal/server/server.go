@@ -193,6 +193,8 @@ func (s *Server) routes() http.Handler {
 	route("/reset_prefix_cache", methods{http.MethodPost: s.flushCache}) // vLLM's name for it
 	route("/start_profile", methods{http.MethodGet: s.startProfile, http.MethodPost: s.startProfile})
 	route("/stop_profile", methods{http.MethodGet: s.stopProfile, http.MethodPost: s.stopProfile})
+	route("/{$}", methods{http.MethodGet: s.dashboard})
+	route(dashboardPath, methods{http.MethodGet: s.dashboard})
 	route("/ws/generate", methods{http.MethodGet: s.socketGenerate})
 	route("/ws/stats", methods{http.MethodGet: s.socketStats})
 	route("/metrics", methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { s.metrics.handler.ServeHTTP(w, r) }})
@@ -223,10 +225,10 @@ func (s *Server) modelName() string {
 
 func (s *Server) now() state { return state(s.state.Load()) }
 
-// gate lets only /health through before there is an engine.
+// gate lets only /health and the dashboard through before there is an engine.
 func (s *Server) gate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.now() == loading && r.URL.Path != "/health" {
+		if s.now() == loading && r.URL.Path != "/health" && !isDashboard(r.URL.Path) {
 			s.fail(w, openai.Errorf(http.StatusServiceUnavailable, "the model is still loading").WithCode("loading"))
 			return
 		}
