@@ -15,13 +15,16 @@ static int has_avx512(void) {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vnni");
 }
+
+static int has_avx512_bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 
 int msgl_choose_kernels(const msgl_kernels **out) {
-  const msgl_kernels *have[3];  // best first
+  const msgl_kernels *have[4];  // best first
   int n = 0;
 #if defined(__x86_64__)
   __builtin_cpu_init();
+  if (has_avx512_bf16()) have[n++] = &msgl_kernels_avx512_bf16;
   if (has_avx512()) have[n++] = &msgl_kernels_avx512;
   if (has_avx2()) have[n++] = &msgl_kernels_avx2;
 #endif

@@ -72,10 +72,39 @@ ALWAYS vf weights(int dtype, const char *w, int half, int v) {
   return half ? (vf)(u & 0xffff0000u) : (vf)(u << 16);
 }
 
+// Bytes of one row of x for a step of columns.
+ALWAYS int x_bytes(int dtype) {
+#if defined(MSGL_BF16_DOT)
+  if (dtype == MSGL_BF16) return 4;
+#endif
+  return msgl_step_of(dtype).x;
+}
+
+#if defined(MSGL_BF16_DOT)
+// One pair of columns for every accumulator. The instruction adds the second
+// product, then the first, each exact and each sum rounded: pair_step's bits.
+ALWAYS void dot_step(int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel, const char *x) {
+  vu wv[MAX_PANELS];
+  UNROLL for (int p = 0; p < np; p++) wv[p] = vldu(w + (size_t)p * panel);
+  UNROLL for (int b = 0; b < nb; b++) {
+    __m512bh xv = (__m512bh)vset1i(load_i32(x + 4 * b));
+    UNROLL for (int p = 0; p < np; p++) acc[p][b][0] = (vf)_mm512_dpbf16_ps((__m512)acc[p][b][0], (__m512bh)wv[p], xv);
+  }
+}
+#endif
+
 // One pair of columns: two multiply-adds for every accumulator.
 ALWAYS void pair_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel,
-                      const float *x) {
-  UNROLL for (int half = 0; half < 2; half++) {
+                      const char *packed) {
+#if defined(MSGL_BF16_DOT)
+  if (dtype == MSGL_BF16) {
+    dot_step(np, nb, acc, w, panel, packed);
+    return;
+  }
+#endif
+  const float *x = (const float *)packed;
+  UNROLL for (int i = 0; i < 2; i++) {
+    int half = dtype == MSGL_BF16 ? 1 - i : i;
     vf wv[MAX_PANELS][NV];
     UNROLL for (int p = 0; p < np; p++) {
       UNROLL for (int v = 0; v < NV; v++) wv[p][v] = weights(dtype, w + (size_t)p * panel, half, v);
@@ -113,10 +142,10 @@ ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS
         flags += nb;
       } else {
         prefetch_panels(dtype, np, w + ahead, t->panel);
-        pair_step(dtype, np, nb, acc, w, t->panel, (const float *)x);
+        pair_step(dtype, np, nb, acc, w, t->panel, x);
       }
       w += step.bytes;
-      x += step.x * nb;
+      x += x_bytes(dtype) * nb;
     }
   }
 }
@@ -137,10 +166,10 @@ ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS]
       for (int i = 0; i < passes; i++) quant_step(dtype, np, nb, acc, w, t->panel, x + (i ? t->more : 0), 0, 0);
       flags += nb;
     } else {
-      pair_step(dtype, np, nb, acc, w, t->panel, (const float *)x);
+      pair_step(dtype, np, nb, acc, w, t->panel, x);
     }
     w += step.bytes;
-    x += step.x * nb;
+    x += x_bytes(dtype) * nb;
     ahead += t->ahead_step;
   }
 }
@@ -219,11 +248,35 @@ static const tile_fn chunk_tile[] = {
     [MSGL_Q4M] = chunk_q4m, [MSGL_Q6] = chunk_q6,     [MSGL_Q8M] = chunk_q8m, [MSGL_F16] = chunk_f16,
 };
 
+// Packs steps [first, last) of a row for a bf16 weight. out: where the first step of
+// the block has this row; x: the row, from its first step on
+ALWAYS void pack_bf16_row(char *out, const float *x, int cols, int nb, int first, int last) {
+  const int bytes = x_bytes(MSGL_BF16);
+  for (int k = first; k < last; k += VW / 2) {
+    int n = (int)msgl_min(VW, cols - 2 * k);
+    float pairs[VW];
+    vst(pairs, vround_bf16(n == VW ? vld(x + 2 * k) : vld_part(x + 2 * k, n)));
+    for (int i = 0; i < VW / 2 && k + i < last; i++) {
+      char *to = out + (size_t)(k + i) * (size_t)(bytes * nb);
+      if (bytes == 4) {
+        memcpy(to, (char *)&pairs[2 * i] + 2, 2);
+        memcpy(to + 2, (char *)&pairs[2 * i + 1] + 2, 2);
+      } else {
+        memcpy(to, &pairs[2 * i], 8);
+      }
+    }
+  }
+}
+
 // Packs steps [first, last) of row b of a block of nb rows; all of them for
 // quantized weights. x: the row; block: where the block's first step is packed
 ALWAYS void pack_row(char *block, const float *x, int cols, int b, int nb, int first, int last, int dtype) {
   if (msgl_quant_of(dtype).bits) {
     pack_quant_row(block, x, cols, b, nb, last, dtype);
+    return;
+  }
+  if (dtype == MSGL_BF16) {
+    pack_bf16_row(block + x_bytes(dtype) * b, x, cols, nb, first, last);
     return;
   }
   float *out = (float *)block + 2 * b;
@@ -285,7 +338,7 @@ static void store_partial(const linear_ctx *c, const float *tile, int64_t row, i
 
 // Points a tile at step k of a packed block of nb rows.
 ALWAYS void split_x(linear_tile *t, const char *block, const msgl_linear_plan *plan, int k, int nb, int dtype) {
-  size_t bytes = (size_t)msgl_step_of(dtype).x * (size_t)nb;
+  size_t bytes = (size_t)x_bytes(dtype) * (size_t)nb;
   t->x = block + (size_t)k * bytes;
   t->more = (size_t)plan->steps * bytes;
   t->flags = block + 2 * t->more + (size_t)k * (size_t)nb;

@@ -70,6 +70,7 @@ typedef struct {
 //   RMS_NORM    t: dst f32 [M, H], x f32 [M, H], w f32 [1, H], residual f32 [M, H] or absent   f: eps
 //               residual += x first, then the residual is normalised
 //   LINEAR      t: dst f32 [M, N], x f32 [M, K], w packed [N, K], bias f32 [1, N] or absent
+//               if w is bf16, x is rounded to bf16 first, and of a pair of columns the second is added before the first
 //               if w is quantized, x is rounded to 8 bits first: each row in groups of 32, scale max|x| / 127; in a
 //               group with a value of more than 12 times the row's root mean square, what that left is rounded again
 //   ROPE_STORE  t: qkv f32 [M, (Q+2KV)D], positions i32 [1, M], slots i32 [1, M], cos|sin f32 [P, D],
@@ -158,7 +159,7 @@ int msgl_pack_quant(void *dst, const uint8_t *codes, const float *scales, const 
 // Columns of a row that share a scale; 0 if the type is not a quantized one.
 int msgl_quant_group(int dtype);
 
-// The instruction set that a new pool uses: "avx512", "avx2", "portable": the best
+// The instruction set that a new pool uses: "avx512_bf16", "avx512", "avx2", "portable": the best
 // that the machine has, or the one that the environment's MINISGL_CPU_ISA names.
 int msgl_isa(const char **name);
 

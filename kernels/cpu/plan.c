@@ -55,7 +55,7 @@ void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t
   p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, most));
   p->blocks = (int)msgl_ceil_div(rows, p->block_rows);
   p->group = (int)msgl_min(p->blocks, msgl_max(1, L2_BYTES / msgl_packed_rows(p, p->block_rows, dtype)));
-  p->packed = msgl_quant_of(dtype).bits || rows > 1 || cols % 2;
+  p->packed = msgl_quant_of(dtype).bits || dtype == MSGL_BF16 || rows > 1 || cols % 2;
 }
 
 static int plan_linear(msgl_job *job, const msgl_op *op) {

@@ -81,6 +81,13 @@ ALWAYS vf vld_bf16(const uint16_t *p) {
   return (vf)(__builtin_convertvector(h, vu) << 16);
 }
 
+// Rounds to bfloat16, to nearest even. A NaN stays one.
+ALWAYS vf vround_bf16(vf x) {
+  vu u = (vu)x, number = (vu)(x == x);
+  vu rounded = (u + 0x7fffu + (u >> 16 & 1u)) & 0xffff0000u;
+  return (vf)((rounded & number) | ((u | 0x400000u) & ~number));
+}
+
 // VW float16 values as floats.
 ALWAYS vf vld_f16(const void *p) {
 #if defined(MSGL_ISA_AVX512)

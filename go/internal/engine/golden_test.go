@@ -148,15 +148,15 @@ func TestTensorParallel(t *testing.T) {
 
 // TestRounded bounds how far logits are from their float32 values with other types.
 // The weights of the tiny models are bfloat16 values, nearly all of them float16
-// values too, so the rounding of keys and values is what differs: by 2^-9 of a
-// value in bfloat16, 2^-12 in float16, 1/254 of a head's largest value in int8.
-// Logits have a standard deviation of about 3.
+// values too. Keys and values are rounded: by 2^-9 of a value in bfloat16, 2^-12 in
+// float16, 1/254 of a head's largest value in int8; with bfloat16 weights, so are
+// activations. Logits have a standard deviation of about 3.
 func TestRounded(t *testing.T) {
 	for _, c := range []struct {
 		weights, kv ops.DType
 		bound       float64
 	}{
-		{ops.BF16, ops.BF16, 0.25},
+		{ops.BF16, ops.BF16, 0.5},
 		{ops.F16, ops.F16, 0.03},
 		{ops.F32, ops.I8, 1},
 	} {

@@ -60,7 +60,8 @@ func Cores() int { return physicalCores() }
 // Name returns "cpu".
 func (d *Device) Name() string { return "cpu" }
 
-// ISA returns the instruction set of the kernels: "avx512", "avx2", "portable".
+// ISA returns the instruction set of the kernels: "avx512_bf16", "avx512",
+// "avx2", "portable".
 func (d *Device) ISA() string {
 	name, err := kernels.ISA()
 	if err != nil {

@@ -30,7 +30,7 @@ func useISA(t *testing.T, isa string) {
 	}
 }
 
-var isas = []string{"avx512", "avx2", "portable"}
+var isas = []string{"avx512_bf16", "avx512", "avx2", "portable"}
 
 func TestDevice(t *testing.T) {
 	for _, isa := range isas {
@@ -41,7 +41,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// The number of threads never shows, and AVX2 and AVX-512 give the same bits.
+// The number of threads never shows, and AVX2, AVX-512 and its BF16 give the same bits.
 func TestSameBits(t *testing.T) {
 	results := map[string][]float32{}
 	for _, isa := range isas {
@@ -54,8 +54,10 @@ func TestSameBits(t *testing.T) {
 			results[isa] = one
 		})
 	}
-	if results["avx2"] != nil && results["avx512"] != nil {
-		requireSame(t, results["avx2"], results["avx512"])
+	for _, isa := range []string{"avx512", "avx512_bf16"} {
+		if results["avx2"] != nil && results[isa] != nil {
+			requireSame(t, results["avx2"], results[isa])
+		}
 	}
 }
 

@@ -36,10 +36,18 @@ func (m *memory) weight(t ops.Tensor) view {
 	return m.view(t)
 }
 
-// meeting returns x as it meets a weight of type dt: if the weight is quantized,
-// rounded to 8 bits in groups of 32; in a group with a value of more than outlier
-// times the row's root mean square, what that left is rounded likewise.
+// meeting returns x as it meets a weight of type dt: rounded to bfloat16 if the
+// weight is bfloat16; if it is quantized, rounded to 8 bits in groups of 32; in a
+// group with a value of more than outlier times the row's root mean square, what
+// that left is rounded likewise.
 func meeting(x []float32, dt ops.DType) []float32 {
+	if dt == ops.BF16 {
+		out := make([]float32, len(x))
+		for i, v := range x {
+			out[i] = math.Float32frombits(uint32(toBF16(v)) << 16)
+		}
+		return out
+	}
 	if _, ok := dt.Quant(); !ok {
 		return x
 	}
