@@ -16,6 +16,9 @@ func (l *LLM) count(f *flight) {
 	}
 	l.lastEnd = now
 	l.trace.add(f.batch, begun, now)
+	if f.batch.Phase == core.Decode {
+		l.sched.Took(f.batch.Tokens, now.Sub(begun).Seconds())
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stats.Forward += now.Sub(begun)

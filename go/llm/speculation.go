@@ -40,7 +40,7 @@ func (c *Config) checkSpeculation() error {
 const (
 	costRows   = 16                      // positions of a decoding batch up to which guesses may pay, at least
 	costDepth  = 256                     // tokens before them in the KV cache
-	costRounds = 5                       // in which each number of positions is measured once; the fastest counts
+	costRounds = 8                       // in which each number of positions is measured once; the fastest counts
 	costTime   = 1500 * time.Millisecond // after which no further step is measured
 )
 
@@ -49,32 +49,46 @@ const (
 func (m *loaded) measureSteps(cfg Config) ([]float64, error) {
 	depth := min(costDepth, (m.info.MaxSeqLen-1)/2)
 	rows := min(max(costRows, 1+cfg.SpeculativeDraftTokens), cfg.MaxRunningReq+cfg.SpeculativeDraftTokens, m.info.MaxSeqLen-depth)
-	req := &core.Req{Params: core.DefaultSampling(), IDs: make([]int32, depth+1), PromptLen: depth, Slot: 0}
+	req := &core.Req{Params: core.DefaultSampling(), IDs: make([]int32, depth+1), PromptLen: depth}
 	for page := range (depth + rows + cfg.PageSize - 1) / cfg.PageSize {
 		req.Pages = append(req.Pages, core.Page(page))
+	}
+	if _, err := m.timeStep(req, 1); err != nil { // the first one is slow: it finds the weights out of every cache
+		return nil, err
 	}
 	var costs []float64
 	start := time.Now()
 	for range costRounds {
 		for n := 1; n <= rows && time.Since(start) < costTime; n++ {
-			begin := time.Now()
-			err := m.eng.Submit(&core.Batch{Phase: core.Decode, Tokens: n, Seqs: []core.Seq{
-				{Req: req, Start: depth, End: depth + n, Sample: true, Draft: make([]int32, n-1)},
-			}})
-			if err == nil {
-				_, err = m.eng.Wait()
-			}
+			took, err := m.timeStep(req, n)
 			if err != nil {
-				return nil, fmt.Errorf("llm: measuring decoding steps: %w", err)
+				return nil, err
 			}
-			took := time.Since(begin).Seconds()
 			if n > len(costs) {
 				costs = append(costs, took)
 			}
 			costs[n-1] = min(costs[n-1], took)
 		}
 	}
+	for n := len(costs) - 1; n > 0; n-- {
+		costs[n-1] = min(costs[n-1], costs[n]) // more positions never take less time
+	}
 	return costs, nil
+}
+
+// timeStep runs a decoding step of n positions and returns its seconds.
+func (m *loaded) timeStep(req *core.Req, n int) (float64, error) {
+	begin := time.Now()
+	err := m.eng.Submit(&core.Batch{Phase: core.Decode, Tokens: n, Seqs: []core.Seq{
+		{Req: req, Start: req.PromptLen, End: req.PromptLen + n, Sample: true, Draft: make([]int32, n-1)},
+	}})
+	if err == nil {
+		_, err = m.eng.Wait()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("llm: measuring decoding steps: %w", err)
+	}
+	return time.Since(begin).Seconds(), nil
 }
 
 // speculation tells the scheduler what guesses may cost. It is to be called

@@ -42,6 +42,8 @@ func repetitive(n int) []llm.Request {
 			p.Logprobs = true
 		case 4:
 			p.FrequencyPenalty = 0.3
+		case 5:
+			p.Grammar = grammars[i/6%len(grammars)]
 		}
 	}
 	return reqs

@@ -13,14 +13,15 @@ import (
 // sampled in its place gives the next position's token, too.
 type Speculation struct {
 	MaxDraft int       // guesses in a batch at most, of one request or of several; 0: none
-	StepCost []float64 // StepCost[n-1] is the cost of a decoding batch of n positions, in any unit; a larger one gets no guesses
+	StepCost []float64 // StepCost[n-1] is the cost of a decoding batch of n positions, in any unit, at first; see Took. A larger one gets no guesses
 	Always   bool      // guess whatever can be guessed, also where it costs more than it gives
 }
 
 const (
 	firstRight = 0.5     // before anything is known of a request
 	rightStep  = 1.0 / 8 // weight of one guess
-	minGain    = 1.15    // of tokens per time; what is less is not worth a plan that waits for the last token
+	costStep   = 1.0 / 16
+	minGain    = 1.15 // of tokens per time; what is less is not worth a plan that waits for the last token
 )
 
 // drafter guesses one request's next tokens.
@@ -153,6 +154,15 @@ func (s *Scheduler) addGuesses(b *core.Batch, e *entry) bool {
 	s.add(b, e, end, true, e.drafter.guess[:e.drafts])
 	s.verifying = b
 	return true
+}
+
+// Took tells the cost of a decoding batch of n positions that has run, which
+// corrects what StepCost says. A single step that something else has slowed down
+// counts little.
+func (s *Scheduler) Took(n int, cost float64) {
+	if costs := s.cfg.Speculation.StepCost; n <= len(costs) {
+		costs[n-1] += (min(cost, 2*costs[n-1]) - costs[n-1]) * costStep
+	}
 }
 
 // verify takes the tokens of a batch with guesses: the first one, and after each
