@@ -80,15 +80,15 @@ func (c *speculation) compare(ctx context.Context, stdout, stderr io.Writer) err
 		defer s.eng.Close()
 		sides = append(sides, s)
 	}
-	loads, err := speculationLoads(sides[0].eng, c.output)
+	loads, err := speculationLoads(sides[0].eng, c.output, c.atOnce)
 	if err != nil {
 		return err
 	}
 	for round := range c.rounds + 1 {
 		fmt.Fprintf(stderr, "round %d of %d (0 fills the prefix caches) ...\n", round, c.rounds)
 		for _, load := range loads {
-			for _, s := range sides {
-				if err := s.run(ctx, load, round > 0); err != nil {
+			for i := range sides { // whoever comes second finds another machine, so they take turns
+				if err := sides[(i+round)%2].run(ctx, load, round > 0); err != nil {
 					return err
 				}
 			}

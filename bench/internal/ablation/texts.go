@@ -40,20 +40,21 @@ var (
 	}
 )
 
-// speculationLoads are texts to edit, records to continue, and chats.
-func speculationLoads(eng *llm.LLM, output int) ([]textLoad, error) {
+// speculationLoads are texts to edit, records to continue, and chats, each of so
+// many requests at least.
+func speculationLoads(eng *llm.LLM, output, least int) ([]textLoad, error) {
 	greedy := engine.Greedy(output)
 	chat := llm.DefaultSampling()
 	chat.MaxTokens, chat.Temperature = output, 0.7
 	loads := []textLoad{{name: "edit a text"}, {name: "JSON records"}, {name: "chat"}}
-	for _, text := range edits {
-		loads[0].reqs = append(loads[0].reqs, llm.Request{Text: text, Params: greedy})
+	for i := range max(len(edits), least) {
+		loads[0].reqs = append(loads[0].reqs, llm.Request{Text: edits[i%len(edits)], Params: greedy})
 	}
-	for _, text := range records {
-		loads[1].reqs = append(loads[1].reqs, llm.Request{Text: text, Params: greedy})
+	for i := range max(len(records), least) {
+		loads[1].reqs = append(loads[1].reqs, llm.Request{Text: records[i%len(records)], Params: greedy})
 	}
-	for i, question := range questions {
-		req, err := ask(eng, question)
+	for i := range max(len(questions), least) {
+		req, err := ask(eng, questions[i%len(questions)])
 		if err != nil {
 			return nil, err
 		}
