@@ -175,6 +175,18 @@ def test_two_llms_at_once(llm: LLM, tiny: str) -> None:
     assert llm.generate(["a"], SHORT)[0]["token_ids"] == want
 
 
+def test_speculation_keeps_the_tokens(llm: LLM, tiny: str) -> None:
+    prompts = [[5, 6, 7] * 8, [9] * 20]
+    params = SamplingParams(max_tokens=24, ignore_eos=True)
+    want = [out["token_ids"] for out in llm.generate(prompts, params)]
+    options: dict[str, Any] = {"speculative_algorithm": "ngram", "speculative_num_draft_tokens": 4}
+    with LLM(tiny, dtype="float32", num_threads=1, **options) as other:
+        assert [out["token_ids"] for out in other.generate(prompts, params)] == want
+        assert other.stats()["accept_length"] >= 1
+    with pytest.raises(ValueError, match="speculative_algorithm: must be ngram"):
+        LLM(tiny, speculative_algorithm="eagle")
+
+
 def test_a_missing_model(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
         LLM(str(tmp_path / "nowhere"))

@@ -13,6 +13,7 @@ from minisgl.llm.options import dtype_name, engine_options
 
 def test_options_pass_under_the_engines_names() -> None:
     options = {"max_running_req": 4, "cache_type": "naive", "use_dummy_weight": True, "model_source": "modelscope"}
+    options |= {"speculative_algorithm": "ngram", "speculative_num_draft_tokens": 4}
     got = engine_options("m", "float32", options)
     assert got == {"model_path": "m", "dtype": "float32", **options}
 
@@ -56,6 +57,7 @@ def test_mini_sglangs_neutral_values_are_taken() -> None:
         ("distributed_timeout", 0),
         ("max_running_req", 0),
         ("page_size", -1),
+        ("speculative_num_draft_tokens", 0),
         ("memory_ratio", 0),
         ("memory_ratio", float("nan")),
         ("memory_ratio", 1.5),

@@ -26,7 +26,8 @@ class Batch:
 
     Attributes:
         phase: "prefill" computes prompts or chunks of them (and, where both may share a
-            batch, a token for each running request too); "decode" one token per request.
+            batch, a token for each running request too); "decode" one token per request, and the
+            guesses behind it with ``speculative_algorithm``.
         reqs: The requests.
         input_ids: The tokens whose keys and values are computed.
         positions: Where in its request each of them stands, from 0.
