@@ -30,17 +30,17 @@ const deepseekR1 = "deepseek-r1"
 var ReasoningFormats = []string{"qwen3", deepseekR1}
 
 // CheckToolFormat returns an error that lists the names if name, which may be
-// empty, is none of them.
+// empty or Auto, is none of them.
 func CheckToolFormat(name string) error { return check(name, ToolFormats) }
 
 // CheckReasoningFormat is CheckToolFormat for ReasoningFormats.
 func CheckReasoningFormat(name string) error { return check(name, ReasoningFormats) }
 
 func check(name string, names []string) error {
-	if name == "" || slices.Contains(names, name) {
+	if name == "" || name == Auto || slices.Contains(names, name) {
 		return nil
 	}
-	return fmt.Errorf("must be %s, got %q", strings.Join(names, ", "), name)
+	return fmt.Errorf("must be %s, %s, got %q", Auto, strings.Join(names, ", "), name)
 }
 
 // SpecialTokens are the special tokens whose text a format's parser needs.

@@ -180,15 +180,15 @@ func TestThinking(t *testing.T) {
 }
 
 func TestFormatNames(t *testing.T) {
-	for _, err := range []error{CheckToolFormat("qwen"), CheckToolFormat(""), CheckReasoningFormat("qwen3"), CheckReasoningFormat("")} {
+	for _, err := range []error{CheckToolFormat("qwen"), CheckToolFormat(""), CheckReasoningFormat("qwen3"), CheckReasoningFormat(""), CheckReasoningFormat("auto")} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	if err := CheckToolFormat("json"); err == nil || err.Error() != `must be qwen, hermes, llama3, mistral, got "json"` {
+	if err := CheckToolFormat("json"); err == nil || err.Error() != `must be auto, qwen, hermes, llama3, mistral, got "json"` {
 		t.Error(err)
 	}
-	if err := CheckReasoningFormat("r1"); err == nil || err.Error() != `must be qwen3, deepseek-r1, got "r1"` {
+	if err := CheckReasoningFormat("r1"); err == nil || err.Error() != `must be auto, qwen3, deepseek-r1, got "r1"` {
 		t.Error(err)
 	}
 }

@@ -100,8 +100,8 @@ type Config struct {
 	MaxQueued   int    // requests that may wait beside them; default: no limit
 	Version     string // that /server_info reports
 
-	ToolCallParser  string // of chatparse.ToolFormats: calls in chats become tool_calls; default: none
-	ReasoningParser string // of chatparse.ReasoningFormats: reasoning in chats becomes reasoning_content; default: none
+	ToolCallParser  string // of chatparse.ToolFormats, or auto: calls in chats become tool_calls; default: none
+	ReasoningParser string // of chatparse.ReasoningFormats, or auto: reasoning in chats becomes reasoning_content; default: none
 
 	RequestTimeout    time.Duration // how long a request for text may take; default: no limit
 	CertFile, KeyFile string        // PEM files to serve HTTPS with; default: HTTP
@@ -208,6 +208,7 @@ func (s *Server) routes() http.Handler {
 // with Run.
 func (s *Server) SetEngine(e Engine) {
 	s.engine = e
+	s.detectParsers()
 	s.metrics = newMetrics(e, s.modelName())
 	s.state.CompareAndSwap(int32(loading), int32(ready))
 }

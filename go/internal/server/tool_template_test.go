@@ -14,8 +14,13 @@ import (
 	"github.com/minisgl/minisgl/go/openai"
 )
 
-// qwen3Template is the real one, of the tokenizer's golden renderings.
-func qwen3Template(t *testing.T) (file string, want map[string]string) {
+// goldenChats are the templates and renderings that the tokenizer is tested with.
+type goldenChats struct {
+	Templates map[string]struct{ Source string }
+	Cases     []struct{ Template, Title, Want string }
+}
+
+func readGoldenChats(t *testing.T) (doc goldenChats) {
 	t.Helper()
 	f, err := os.Open("../../tokenizer/testdata/chat.json.gz")
 	if err != nil {
@@ -23,46 +28,53 @@ func qwen3Template(t *testing.T) (file string, want map[string]string) {
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&doc)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc struct {
-		Templates map[string]struct{ Source string }
-		Cases     []struct{ Template, Title, Want string }
-	}
-	if err := json.NewDecoder(z).Decode(&doc); err != nil {
-		t.Fatal(err)
-	}
-	want = map[string]string{}
-	for _, c := range doc.Cases {
-		if c.Template == "qwen3" {
-			want[c.Title] = c.Want
-		}
-	}
-	file = filepath.Join(t.TempDir(), "qwen3.jinja")
-	if err := os.WriteFile(file, []byte(doc.Templates["qwen3"].Source), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file, want
+	return doc
 }
 
-// qwen3 is an engine with the real template.
-func qwen3(t *testing.T) (l *llm.LLM, want map[string]string) {
+// withTemplate is a server of an engine with another chat template.
+func withTemplate(t *testing.T, source string, cfg Config) *Server {
 	t.Helper()
-	file, want := qwen3Template(t)
+	file := filepath.Join(t.TempDir(), "chat.jinja")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l, err := llm.New(t.Context(), llm.Config{Model: tinyModel, DType: "float32", NumPageOverride: 4096, MaxSeqLenOverride: 4096, ChatTemplate: file, Logger: discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	return l, want
+	s := newServer(t, nil, cfg)
+	s.SetEngine(LLM{LLM: l})
+	return s
+}
+
+func TestDetectParsers(t *testing.T) {
+	chats := readGoldenChats(t)
+	for name, test := range map[string]struct{ source, tools, reasoning string }{
+		"qwen3":   {chats.Templates["qwen3"].Source, "qwen", "qwen3"},
+		"llama3":  {chats.Templates["llama3"].Source, "llama3", ""},
+		"smollm2": {chats.Templates["smollm2"].Source, "", ""},
+		"mistral": {`{% for m in messages %}{% if m.tool_calls %}[TOOL_CALLS] [{% for c in m.tool_calls %}{% if c.id|length != 9 %}{{ raise_exception("id") }}{% endif %}{{ c.function|tojson }}{% endfor %}]{% else %}[INST] {{ m.content }}[/INST]{% endif %}{% endfor %}`, "mistral", ""},
+		"r1":      {`{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}{% if add_generation_prompt %}<Assistant><think>{{ "\n" }}{% endif %}`, "", "deepseek-r1"},
+		"coder":   {`{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ "\n" }}<function={{ c.function.name }}></function></tool_call>{% endfor %}{% endfor %}`, "", ""},
+		"refuses": {`{{ raise_exception("no") }}`, "", ""},
+	} {
+		s := withTemplate(t, test.source, Config{ToolCallParser: "auto", ReasoningParser: "auto"})
+		if s.cfg.ToolCallParser != test.tools || s.cfg.ReasoningParser != test.reasoning {
+			t.Errorf("%s: got %q and %q, want %q and %q", name, s.cfg.ToolCallParser, s.cfg.ReasoningParser, test.tools, test.reasoning)
+		}
+	}
 }
 
 // TestEnableThinking: whether an answer may reason follows from the prompt.
 func TestEnableThinking(t *testing.T) {
-	l, _ := qwen3(t)
-	s := newServer(t, nil, Config{ReasoningParser: "qwen3"})
-	s.SetEngine(LLM{LLM: l})
+	s := withTemplate(t, readGoldenChats(t).Templates["qwen3"].Source, Config{ReasoningParser: "qwen3"})
 	for members, may := range map[string]bool{
 		``: true, `"chat_template_kwargs":{"enable_thinking":true},`: true, `"chat_template_kwargs":{"enable_thinking":false},`: false,
 	} {
@@ -87,7 +99,8 @@ func TestEnableThinking(t *testing.T) {
 // TestToolTurnsInTemplate: a conversation with tools in OpenAI's form gives the
 // prompt that transformers makes of the same one with arguments that are values.
 func TestToolTurnsInTemplate(t *testing.T) {
-	l, want := qwen3(t)
+	chats := readGoldenChats(t)
+	s := withTemplate(t, chats.Templates["qwen3"].Source, Config{})
 	parameters := `{"type":"object","properties":{"city":{"type":"string","description":"the city"},"days":{"type":"integer","minimum":1,"maximum":14,"default":3},` +
 		`"bias":{"type":"number","minimum":-1.0,"maximum":1e16,"multipleOf":1e-05},"units":{"enum":["C","F",null],"nullable":true}},"required":["city"],"additionalProperties":false}`
 	body := `{"messages":[{"role":"system","content":"Use the tools."},{"role":"user","content":"Weather in Zürich & 東京?"},
@@ -98,15 +111,21 @@ func TestToolTurnsInTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err := l.EncodeChat(templateInput(req))
+	ids, _, err := s.encodeChat(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := l.Tokenizer().Decode(ids, false)
+	got, err := s.engine.Decode(ids, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want["tool turns"], got); diff != "" {
-		t.Error(diff)
+	for _, c := range chats.Cases {
+		if c.Template == "qwen3" && c.Title == "tool turns" {
+			if diff := cmp.Diff(c.Want, got); diff != "" {
+				t.Error(diff)
+			}
+			return
+		}
 	}
+	t.Error("the golden rendering is gone")
 }
