@@ -27,6 +27,7 @@ type StatsModel struct {
 	Path          string  `json:"path"`
 	Architecture  string  `json:"architecture"`
 	DType         string  `json:"dtype"`
+	KVCacheDType  string  `json:"kv_cache_dtype"`
 	Device        string  `json:"device"`
 	Threads       int     `json:"threads"`
 	ContextLength int     `json:"context_length"` // tokens, prompt and answer together
@@ -34,6 +35,7 @@ type StatsModel struct {
 	MaxRunning    int     `json:"max_running"`    // requests
 	WeightBytes   int64   `json:"weight_bytes"`
 	LoadSeconds   float64 `json:"load_seconds"`
+	Speculation   string  `json:"speculation"` // the algorithm that guesses tokens; "" if none does
 }
 
 // ServerStats is the state of a server at one moment, with rates since the
@@ -89,6 +91,8 @@ type TokenStats struct {
 	Prompt     int64 `json:"prompt"` // computed or found in the prefix cache
 	Cached     int64 `json:"cached"` // of them, found
 	Completion int64 `json:"completion"`
+	Draft      int64 `json:"draft"`    // guessed by speculation, and verified
+	Accepted   int64 `json:"accepted"` // of them, right
 }
 
 // Percentiles of the times in the window, in milliseconds.

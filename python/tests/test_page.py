@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from scripted import ScriptedServer
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -194,12 +195,29 @@ def test_wrong_sampling_is_an_error_in_the_chat(page: Page) -> None:
     page.until(lambda: page.ended() == "finish")
 
 
-def test_text_is_no_html(page: Page) -> None:
-    text = "<img src=x onerror=alert(1)><b>bold</b>"
-    page.ask(text)
-    page.until(page.ended)
-    assert page.text(".message.user .body") == text
-    assert page.driver.find_elements(By.CSS_SELECTOR, ".messages img, .messages b") == []
+def test_text_is_no_html(page: Page, scripted: Callable[..., ScriptedServer]) -> None:
+    text = "<img src=x onerror=alert(1)><b>bold</b> & <script>alert(2)</script>"
+    with scripted([text]) as url:
+        page.open(url)
+        page.ask(text)
+        page.until(page.ended)
+        assert page.text(".message.user .body") == text
+        assert page.text(".message.model .body") == text
+        assert page.driver.find_elements(By.CSS_SELECTOR, ".messages :is(img, b, script)") == []
+        assert page.errors() == []
+        page.leave()
+
+
+def test_reasoning_is_apart(page: Page, scripted: Callable[..., ScriptedServer]) -> None:
+    with scripted(["<think>\nTwo and two.\n</think>\n\nFour."], "-reasoning-parser", "qwen3") as url:
+        page.open(url)
+        page.ask("2 + 2?")
+        page.until(page.ended)
+        assert page.text(".message.model .body") == "Four."
+        assert page.text(".thought summary") == "Thinking"
+        page.click(".thought summary")
+        assert page.text(".thought div").strip() == "Two and two."
+        page.leave()
 
 
 def test_load(page: Page, server: Server) -> None:
@@ -315,9 +333,11 @@ def test_server_restart(page: Page) -> None:
         first.kill()
         page.until(lambda: page.state() == "lost")
         page.until(page.ended)
+        assert page.driver.find_elements(By.CSS_SELECTOR, ".figures.stale"), "the old figures look like new ones"
         assert page.text(".message.model .meta.error") == "The connection to the server was lost."
         second = Server(MODEL, *FLAGS, port=first.port)
         page.until(lambda: page.state() == "connected")
+        assert not page.driver.find_elements(By.CSS_SELECTOR, ".figures.stale")
         page.sample(max_tokens=4)
         page.click("#again")
         page.until(lambda: page.ended() == "finish")

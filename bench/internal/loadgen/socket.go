@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,17 +16,6 @@ import (
 	"github.com/minisgl/minisgl/bench/internal/record"
 	"github.com/minisgl/minisgl/go/openai"
 )
-
-// streamsPerSocket is how many requests share a WebSocket; a server of minisgl
-// takes 256.
-const streamsPerSocket = 200
-
-// socketPool keeps WebSockets, each for several requests at a time.
-type socketPool struct {
-	dialing chan struct{} // holds a value while somebody dials
-	mu      sync.Mutex
-	open    []*socket
-}
 
 // socket is one connection. A goroutine of its own reads it.
 type socket struct {
@@ -63,12 +49,12 @@ func (h *HTTP) DoSocket(parent context.Context, call Call) *Exchange {
 	defer cancel(nil)
 	limits := h.startLimits(cancel)
 	defer limits.stop()
-	s, st, resp, err := h.startOnSocket(ctx, call, x, limits)
+	s, st, err := h.startOnSocket(ctx, call, x, limits)
+	var refusal *handshakeError
 	switch {
-	case err != nil && resp != nil:
-		data, _ := io.ReadAll(resp.Body) // the start of it
-		x.Status, x.ErrBody = resp.StatusCode, string(data)
-		return x.fail(record.HTTPStatus, "%s: no WebSocket: %s", resp.Status, snippet(x.ErrBody))
+	case errors.As(err, &refusal):
+		x.Status, x.ErrBody = refusal.status, refusal.body
+		return x.fail(record.HTTPStatus, "%v", err)
 	case err != nil:
 		return x.failRead(ctx, parent, record.Connect, err)
 	}
@@ -84,85 +70,21 @@ func (h *HTTP) DoSocket(parent context.Context, call Call) *Exchange {
 
 // startOnSocket sends a request. When a connection that others opened breaks
 // before it is sent, it takes another one, as net/http does.
-func (h *HTTP) startOnSocket(ctx context.Context, call Call, x *Exchange, limits *limits) (*socket, *stream, *http.Response, error) {
+func (h *HTTP) startOnSocket(ctx context.Context, call Call, x *Exchange, limits *limits) (*socket, *stream, error) {
 	for try := 0; ; try++ {
-		s, resp, err := h.takeSocket(ctx, call.URL)
+		s, err := h.takeSocket(ctx, call.URL)
 		if err != nil {
-			return nil, nil, resp, err
+			return nil, nil, err
 		}
 		st, err := s.start(x, limits, call.Body)
 		if err == nil {
-			return s, st, nil, nil
+			return s, st, nil
 		}
 		h.releaseSocket(s)
 		if ctx.Err() != nil || try == 2 {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 	}
-}
-
-// takeSocket returns a connection that has room for one more request.
-func (h *HTTP) takeSocket(ctx context.Context, url string) (*socket, *http.Response, error) {
-	if s := h.sockets.find(url); s != nil && !h.opts.NewConnections {
-		return s, nil, nil
-	}
-	select {
-	case h.sockets.dialing <- struct{}{}: // so that many requests don't dial at once for one connection
-		defer func() { <-h.sockets.dialing }()
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
-	if s := h.sockets.find(url); s != nil && !h.opts.NewConnections {
-		return s, nil, nil
-	}
-	header := http.Header{}
-	for key, value := range h.opts.Header {
-		header.Set(key, value)
-	}
-	d := websocket.Dialer{
-		NetDialContext: h.opts.Dial, Proxy: http.ProxyFromEnvironment, ReadBufferSize: readBuffer,
-		HandshakeTimeout: dialTimeout, Subprotocols: []string{openai.SocketProtocol},
-	}
-	conn, resp, err := d.DialContext(ctx, "ws"+strings.TrimPrefix(url, "http"), header)
-	if err != nil {
-		return nil, resp, err
-	}
-	s := &socket{url: url, conn: conn, users: 1, streams: map[string]*stream{}, ended: make(chan struct{})}
-	go s.read()
-	h.sockets.mu.Lock()
-	defer h.sockets.mu.Unlock()
-	h.sockets.open = append(h.sockets.open, s)
-	return s, nil, nil
-}
-
-func (p *socketPool) find(url string) *socket {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open = slices.DeleteFunc(p.open, (*socket).broken)
-	for _, s := range p.open {
-		if s.url == url && s.join() {
-			return s
-		}
-	}
-	return nil
-}
-
-func (h *HTTP) releaseSocket(s *socket) {
-	s.mu.Lock()
-	s.users--
-	s.mu.Unlock()
-	if h.opts.NewConnections {
-		s.close()
-	}
-}
-
-func (p *socketPool) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.open {
-		s.close()
-	}
-	p.open = nil
 }
 
 func (s *socket) broken() bool {

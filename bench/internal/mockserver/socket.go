@@ -29,7 +29,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	conn.SetReadLimit(maxBody)
 	c := &socket{s: s, conn: conn, header: r.Header, running: map[string]context.CancelFunc{}}
 	ctx, cancel := context.WithCancel(r.Context())

@@ -51,7 +51,7 @@ func newFake(script ...llm.Event) *fakeEngine {
 }
 
 func (e *fakeEngine) Info() llm.Info {
-	return llm.Info{Model: "org/fake", Path: "/models/fake", Architecture: "FakeForCausalLM", DType: "float32", Device: "none", MaxSeqLen: 64, NumPages: 100, PageSize: 4, Defaults: e.defaults, SpeculativeAlgorithm: e.algorithm, SpeculativeDraftTokens: len(e.algorithm)}
+	return llm.Info{Model: "org/fake", Path: "/models/fake", Architecture: "FakeForCausalLM", DType: "float32", KVCacheDType: "bfloat16", Device: "none", MaxSeqLen: 64, NumPages: 100, PageSize: 4, Defaults: e.defaults, SpeculativeAlgorithm: e.algorithm, SpeculativeDraftTokens: len(e.algorithm)}
 }
 
 func (e *fakeEngine) EncodeChat(msgs []tokenizer.Message, o tokenizer.TemplateOptions) ([]int32, error) {

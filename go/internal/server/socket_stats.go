@@ -37,9 +37,9 @@ func (s *Server) hello(history []openai.ServerStats) openai.StatsHello {
 	return openai.StatsHello{
 		V: openai.SocketVersion, Type: openai.StatsTypeHello, Version: s.cfg.Version, Started: unixSeconds(s.started), Flags: s.cfg.Flags,
 		Model: openai.StatsModel{
-			Name: s.modelName(), Path: info.Path, Architecture: info.Architecture, DType: info.DType, Device: info.Device,
+			Name: s.modelName(), Path: info.Path, Architecture: info.Architecture, DType: info.DType, KVCacheDType: info.KVCacheDType, Device: info.Device,
 			Threads: info.Threads, ContextLength: info.MaxSeqLen, PageSize: info.PageSize, MaxRunning: s.cfg.MaxRunning,
-			WeightBytes: info.WeightBytes, LoadSeconds: info.LoadTime.Seconds(),
+			WeightBytes: info.WeightBytes, LoadSeconds: info.LoadTime.Seconds(), Speculation: info.SpeculativeAlgorithm,
 		},
 		Interval: statsInterval.Seconds(), Window: recentWindow.Seconds(), Keep: statsKept, History: history,
 	}

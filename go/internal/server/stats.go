@@ -80,7 +80,7 @@ func (s *Server) serverStats(now time.Time, e llm.Stats) openai.ServerStats {
 		Requests: openai.RequestStats{
 			Started: count(m.started), Finished: e.FinishedReqs, Aborted: count(m.aborted), Preemptions: e.Preemptions,
 		},
-		Tokens: openai.TokenStats{Prompt: count(m.prompt), Cached: count(m.cached), Completion: count(m.generated)},
+		Tokens: openai.TokenStats{Prompt: count(m.prompt), Cached: count(m.cached), Completion: count(m.generated), Draft: e.DraftTokens, Accepted: e.AcceptedTokens},
 		TTFT:   percentiles(m.recentTTFT), ITL: percentiles(m.recentITL),
 	}
 }

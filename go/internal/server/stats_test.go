@@ -13,6 +13,7 @@ import (
 
 func TestStats(t *testing.T) {
 	e := newFake(token("a", 1), token("b", 2), atEOS(2))
+	e.algorithm = "NGRAM"
 	s := newServer(t, e, Config{Version: "1.2", MaxRunning: 8, Flags: map[string]string{"page-size": "4"}})
 	url, _ := listen(t, s)
 	begin := s.started.Truncate(time.Second).Add(time.Second)
@@ -32,8 +33,8 @@ func TestStats(t *testing.T) {
 	want := openai.StatsHello{
 		V: 1, Type: "hello", Version: "1.2", Started: unixSeconds(s.started), Flags: map[string]string{"page-size": "4"},
 		Model: openai.StatsModel{
-			Name: "org/fake", Path: "/models/fake", Architecture: "FakeForCausalLM", DType: "float32", Device: "none",
-			ContextLength: 64, PageSize: 4, MaxRunning: 8,
+			Name: "org/fake", Path: "/models/fake", Architecture: "FakeForCausalLM", DType: "float32", KVCacheDType: "bfloat16", Device: "none",
+			ContextLength: 64, PageSize: 4, MaxRunning: 8, Speculation: "NGRAM",
 		},
 		Interval: 1, Window: 30, Keep: 300,
 	}
@@ -55,7 +56,7 @@ func TestStats(t *testing.T) {
 		Pages:    openai.PageStats{Total: 100, Free: 50, Cached: 25, InUse: 25},
 		Cache:    openai.CacheStats{HitRate: 0.25, Nodes: 7, Tokens: 120},
 		Requests: openai.RequestStats{Started: 6},
-		Tokens:   openai.TokenStats{Prompt: 18, Cached: 6, Completion: 12},
+		Tokens:   openai.TokenStats{Prompt: 18, Cached: 6, Completion: 12, Draft: 8, Accepted: 6},
 	}
 	if diff := cmp.Diff(wantStats, got); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)

@@ -86,6 +86,12 @@ const fact = (list, name, value) => {
   list.push(pair);
 };
 
+function speculation(model, tokens) {
+  if (!model.speculation) return t("none");
+  const share = tokens?.draft ? percent(tokens.accepted / tokens.draft) : "–";
+  return `${model.speculation}, ${t("accepted", { n: share })}`;
+}
+
 function drawAbout() {
   if (!hello) return;
   const { model, flags } = hello;
@@ -97,6 +103,7 @@ function drawAbout() {
   fact(facts, t("facts.path"), model.path);
   fact(facts, t("facts.architecture"), model.architecture);
   fact(facts, t("facts.dtype"), model.dtype);
+  fact(facts, t("facts.kv"), model.kv_cache_dtype);
   fact(facts, t("facts.device"), model.device);
   fact(facts, t("facts.threads"), number(model.threads));
   fact(facts, t("facts.context"), number(model.context_length));
@@ -104,6 +111,7 @@ function drawAbout() {
   fact(facts, t("facts.max"), number(model.max_running));
   fact(facts, t("facts.size"), bytes(model.weight_bytes));
   fact(facts, t("facts.load"), time(model.load_seconds * 1000));
+  fact(facts, t("facts.speculation"), speculation(model, samples.at(-1)?.tokens));
   fact(facts, t("facts.version"), hello.version);
   fact(facts, t("facts.uptime"), duration(samples.at(-1)?.uptime ?? 0));
   $("facts").replaceChildren(...facts);
@@ -118,6 +126,7 @@ function drawAbout() {
 function drawState() {
   const shown = state === "connected" && samples.at(-1)?.status === "draining" ? "draining" : state;
   $("state").dataset.state = shown;
+  $("figures").classList.toggle("stale", state !== "connected");
   $("state-text").textContent = t(shown);
   $("key-form").hidden = state !== "key";
 }

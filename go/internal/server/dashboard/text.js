@@ -29,9 +29,9 @@ const english = {
   notes: {
     decode: "{n} generated", prefill: "{n} of prompts", running: "{n} queued", p99: "p99 {n}", pages: "{n} of {all} pages", hitRate: "{n} tokens found", tree: "tokens: {n}",
   },
-  nodes: "nodes: {n}",
+  nodes: "nodes: {n}", none: "none", accepted: "{n} accepted",
   facts: {
-    path: "Path", architecture: "Architecture", dtype: "Weights", device: "Device", threads: "Threads", context: "Context, tokens", pages: "KV pages × tokens",
+    path: "Path", architecture: "Architecture", dtype: "Weights", kv: "KV cache", speculation: "Speculation", device: "Device", threads: "Threads", context: "Context, tokens", pages: "KV pages × tokens",
     max: "Requests at once", size: "Read per step", load: "Loaded in", version: "Version", uptime: "Up for",
   },
 };
@@ -65,9 +65,9 @@ const chinese = {
   notes: {
     decode: "已生成 {n}", prefill: "提示词共 {n}", running: "排队 {n}", p99: "p99 {n}", pages: "{n} / {all} 页", hitRate: "命中 {n} token", tree: "token：{n}",
   },
-  nodes: "节点：{n}",
+  nodes: "节点：{n}", none: "无", accepted: "接受 {n}",
   facts: {
-    path: "路径", architecture: "架构", dtype: "权重类型", device: "设备", threads: "线程", context: "上下文 token", pages: "KV 页 × token",
+    path: "路径", architecture: "架构", dtype: "权重类型", kv: "KV 缓存类型", speculation: "推测解码", device: "设备", threads: "线程", context: "上下文 token", pages: "KV 页 × token",
     max: "最大并发", size: "每步读取", load: "加载用时", version: "版本", uptime: "已运行",
   },
 };
