@@ -8,7 +8,7 @@ import (
 )
 
 // grammars is a model's compiler of grammars, made when it is first needed: that
-// takes a tenth of a second with a large vocabulary.
+// looks at every token.
 type grammars struct {
 	once     sync.Once
 	compiler *grammar.Compiler

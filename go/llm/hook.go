@@ -50,6 +50,7 @@ func (l *LLM) runHooked(f *flight) {
 		}
 		called = true
 		if ran = l.eng.Submit(f.batch); ran == nil {
+			l.eng.Draw()
 			next, ran = l.eng.Wait()
 		}
 		return ran

@@ -67,13 +67,13 @@ func (l *LLM) send(c command) bool {
 }
 
 // loop is the engine's only goroutine: it drives the scheduler and runs its
-// batches. While one batch runs, the next is planned, recorded and submitted; not
-// so after a batch that samples by a grammar, since its tokens must be known
-// before the next ones' masks can be.
+// batches. While one batch runs, the next is planned, recorded and submitted; only
+// its sampling waits, if grammars have a say in it, until the tokens before are
+// known.
 func (l *LLM) loop() {
 	var flying *flight
 	for l.obey(flying) {
-		if flying != nil && (l.hook != nil || flying.batch.Constrained()) {
+		if flying != nil && l.hook != nil {
 			l.finish(flying)
 			flying = nil
 		}
@@ -81,6 +81,7 @@ func (l *LLM) loop() {
 		if flying != nil {
 			l.finish(flying)
 		}
+		l.eng.Draw()
 		if next != nil && l.cfg.DisableOverlap {
 			l.finish(next)
 			next = nil

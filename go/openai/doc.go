@@ -25,6 +25,9 @@
 //   - With n above 1 and a seed, the first choice is that of n = 1, and the others
 //     have seeds derived from it.
 //   - A prompt with several choices counts once in the usage.
+//   - At most one field gives a grammar: response_format, sglang's json_schema, regex,
+//     ebnf and structural_tag, vLLM's guided_json, guided_regex, guided_grammar and
+//     guided_choice. It binds with and without strict.
 //   - What a request doesn't say of sampling is up to the caller of ParseChat;
 //     DefaultSampling is OpenAI's.
 //   - The tools are shown to the model through its chat template, unless tool_choice

@@ -39,7 +39,13 @@ static void mask(const msgl_job *job, int thread, int64_t from, int64_t to) {
   for (int64_t r = from; r < to; r++) {
     float *x = msgl_row(&op->t[0], msgl_i32(&op->t[1])[r]);
     const uint32_t *words = (const uint32_t *)msgl_row(&op->t[2], r);
-    for (int id = 0; id < vocab; id++) x[id] = words[id / 32] >> (id % 32) & 1 ? x[id] : -INFINITY;
+    int id = 0;
+    for (; id + 32 <= vocab; id += 32) {
+      uint32_t word = words[id / 32];
+      if (word == UINT32_MAX) continue;
+      for (int bit = 0; bit < 32; bit++) x[id + bit] = word >> bit & 1 ? x[id + bit] : -INFINITY;
+    }
+    for (; id < vocab; id++) x[id] = words[id / 32] >> (id % 32) & 1 ? x[id] : -INFINITY;
   }
 }
 

@@ -156,7 +156,7 @@ def test_models(client: openai.OpenAI) -> None:
         ({"n": 0}, "n"),
         ({"stop": [""]}, "stop[0]"),
         ({"messages": []}, "messages"),
-        ({"response_format": {"type": "nonsense"}}, "response_format"),
+        ({"response_format": {"type": "nonsense"}}, "response_format.type"),
     ],
 )
 def test_errors_are_the_sdks(client: openai.OpenAI, change: dict[str, Any], param: str) -> None:

@@ -1,7 +1,5 @@
 package core
 
-import "slices"
-
 // UID numbers the requests of an engine, from 1 on, in order of arrival.
 type UID uint64
 
@@ -103,12 +101,6 @@ type Batch struct {
 	Phase  Phase
 	Seqs   []Seq
 	Tokens int // the sum of ExtendLen
-}
-
-// Constrained reports whether the batch samples for a request with a grammar:
-// which tokens the grammar allows after them is not known before they are.
-func (b *Batch) Constrained() bool {
-	return slices.ContainsFunc(b.Seqs, func(s Seq) bool { return s.Sample && s.Req.Matcher != nil })
 }
 
 // Scored is the half-open range of positions of the batch whose next tokens are

@@ -5,7 +5,6 @@ package engine
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -40,10 +39,12 @@ type Engine struct {
 	at     int            // the set of inputs that the next Submit fills
 	flying []int          // sets that are submitted, in order
 	lists  [2][]*ops.List // of each set, one a rank; kept, so that a step allocates nothing
-	draws  [2][]*ops.List // likewise the samplings that wait for masks; none if there is none
+	draws  [2][]*ops.List // likewise the samplings that waited for masks; none if none did
 	scores []core.Score
 	failed []Failure
-	used   map[string]bool
+
+	drawErr [2]error // of each set: why its sampling was not submitted
+	used    map[string]bool
 }
 
 // runner runs one list on each device. At most maxSubmissions may be in flight.
@@ -100,10 +101,12 @@ func (e *Engine) Unused(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return e.used[name] })
 }
 
-// Submit starts a batch. The batch must stay unchanged until its Wait; at most
+// Submit starts a batch: its forward pass and, unless that waits for Draw, its
+// sampling. The batch must stay unchanged until its Wait; at most
 // two may be in flight.
 func (e *Engine) Submit(b *core.Batch) error {
 	lists := e.lists[e.at][:0]
+	e.draws[e.at], e.drawErr[e.at] = e.draws[e.at][:0], nil
 	for _, r := range e.ranks {
 		in := r.sets[e.at]
 		if err := in.fill(b); err != nil {
@@ -122,27 +125,33 @@ func (e *Engine) Submit(b *core.Batch) error {
 	if err := e.runner.Submit(lists); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
-	if err := e.submitDraw(); err != nil {
-		return errors.Join(err, e.runner.Wait())
-	}
 	e.flying = append(e.flying, e.at)
 	e.at = 1 - e.at
 	return nil
 }
 
-// submitDraw computes the masks of the batch while its forward pass runs, and
-// submits the sampling that waits for them.
-func (e *Engine) submitDraw() error {
-	draws := e.draws[e.at][:0]
-	first := &e.ranks[0].sets[e.at].masks
+// Draw computes the masks of the batch submitted last, whose forward pass may run
+// meanwhile, and submits the sampling that waits for them. All tokens before those
+// that it samples must be known to the host. A batch that needs no masks needs no
+// Draw. What goes wrong is told by Wait.
+func (e *Engine) Draw() {
+	if len(e.flying) == 0 {
+		return
+	}
+	set := e.flying[len(e.flying)-1]
+	if first := &e.ranks[0].sets[set].masks; first.pending {
+		first.pending = false
+		e.drawErr[set] = e.draw(set, first)
+	}
+}
+
+func (e *Engine) draw(set int, first *masks) error {
 	first.compute()
+	draws := e.draws[set][:0]
 	for _, r := range e.ranks {
-		in := r.sets[e.at]
-		if !first.any() {
-			break
-		}
+		in := r.sets[set]
 		if err := in.masks.write(r.dev, first.bits.host); err != nil {
-			return fmt.Errorf("engine: writing masks: %w", err)
+			return fmt.Errorf("writing masks: %w", err)
 		}
 		in.draw.Reset()
 		r.recordDraw(in, &in.draw)
@@ -151,11 +160,11 @@ func (e *Engine) submitDraw() error {
 		}
 		draws = append(draws, &in.draw)
 	}
-	e.draws[e.at] = draws
-	if len(draws) == 0 {
-		return nil
+	if err := e.runner.Submit(draws); err != nil {
+		return err
 	}
-	return e.runner.Submit(draws)
+	e.draws[set] = draws
+	return nil
 }
 
 // Wait blocks until the oldest batch in flight has run and returns its sampled
@@ -169,7 +178,7 @@ func (e *Engine) Wait() ([]int32, error) {
 	if len(e.draws[set]) > 0 {
 		err = cmp.Or(err, e.runner.Wait())
 	}
-	if err != nil {
+	if err = cmp.Or(err, e.drawErr[set]); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	e.failed = in.masks.failed

@@ -12,11 +12,12 @@ import (
 // are follows from the tokens before, so they are computed after the forward
 // pass was submitted, while it runs.
 type masks struct {
-	vocab  int
-	reqs   []*core.Req
-	rows   array[int32] // of the logits, one for each request
-	bits   array[int32] // MaskWords for each
-	failed []Failure
+	vocab   int
+	pending bool // the sampling waits for them
+	reqs    []*core.Req
+	rows    array[int32] // of the logits, one for each request
+	bits    array[int32] // MaskWords for each
+	failed  []Failure
 }
 
 // Failure is a request whose grammar could not go on.
@@ -26,7 +27,7 @@ type Failure struct {
 }
 
 func (m *masks) reset() {
-	m.reqs, m.rows.host, m.failed = m.reqs[:0], m.rows.host[:0], m.failed[:0]
+	m.reqs, m.rows.host, m.failed, m.pending = m.reqs[:0], m.rows.host[:0], m.failed[:0], false
 }
 
 func (m *masks) any() bool { return len(m.reqs) > 0 }
@@ -34,7 +35,7 @@ func (m *masks) any() bool { return len(m.reqs) > 0 }
 // add asks for the mask of a request's next token, whose logits are in row.
 func (m *masks) add(r *core.Req, row int) {
 	if r.Matcher != nil {
-		m.reqs, m.rows.host = append(m.reqs, r), append(m.rows.host, int32(row))
+		m.reqs, m.rows.host, m.pending = append(m.reqs, r), append(m.rows.host, int32(row)), true
 	}
 }
 

@@ -10,8 +10,8 @@ package grammar
 //   return minisglTokenize((void *)user, (uint8_t *)text, n, out, room);
 // }
 //
-// // An array that holds nothing but Go's pointers into Go's memory may not cross
-// // into C; so the struct is filled here.
+// // A struct that holds pointers into Go's memory may not cross into C, so it is
+// // filled here.
 // static LlgTokenizer *new_tokenizer(uint32_t vocab, const uint32_t *lens, const uint8_t *bytes, const uint32_t *eos,
 //                                    uint32_t neos, int exact, const void *user, char *error, size_t room) {
 //   LlgTokenizerInitV2 init = {.struct_size = sizeof init, .vocab_size = vocab, .token_lens = lens, .token_bytes = bytes};

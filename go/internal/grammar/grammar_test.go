@@ -158,7 +158,7 @@ func TestRegexes(t *testing.T) {
 	r := newRig(t)
 	for _, regex := range []string{
 		`[0-9]{3}-[0-9]{4}`, `^(yes|no|maybe)$`, `a+b*c?`, `\d+(\.\d+)?`, `[^\n]{1,20}`, `(ab|cd){2,3}`, `\w{2,5}@\w{2,5}\.(com|org)`,
-		`/[a-z/]{0,10}`, `"[a-z]*"`, `\$[0-9]+`, `x{0}y`, `(?i)hello`, `[\[\]]+`, `.{4}`, `\\d`, `a\$`,
+		`/[a-z/]{0,10}`, `"[a-z]*"`, `\$[0-9]+`, `x{0}y`, `(?i)hello`, `[\[\]]+`, `.{4}`, `\\d`, `a\$`, `[^\W\d]{1,4}`, `[\d ]{2}\D`,
 	} {
 		whole := regexp.MustCompile(`^(?:` + regex + `)$`)
 		ended := 0

@@ -153,7 +153,7 @@ func failure(m *C.LlgMatcher) error {
 func cause(message string) string {
 	const longest = 600
 	message, _, _ = strings.Cut(message, "\n<")
-	message = strings.TrimSpace(trace.ReplaceAllString(message, ""))
+	message = strings.Join(strings.Fields(trace.ReplaceAllString(message, "")), " ")
 	switch {
 	case strings.HasPrefix(message, "panic:"):
 		return "the grammar library failed on it; simplify it"
@@ -165,8 +165,8 @@ func cause(message string) string {
 	return message
 }
 
-// trace is where in the library an error came from, and by way of which reference;
-// locate tells the place in the schema.
-var trace = regexp.MustCompile(`(?s)\n+(Stack backtrace:.*|\s*while processing \S+)`)
+// trace is where in the library an error came from, by way of which reference of a
+// schema, of which locate tells the place, and a picture of it.
+var trace = regexp.MustCompile(`(?s)\n+(Stack backtrace:.*|\s*while processing \S+|\s*\d+ \| .*)`)
 
 var _ core.Matcher = (*matcher)(nil)

@@ -18,8 +18,8 @@ func unanchored(regex string) string {
 // in JSON schemas.
 var classes = map[byte]string{'d': `0-9`, 'w': `0-9A-Za-z_`, 's': `\t\n\v\f\r `}
 
-// asciiClasses writes \d, \w, \s and their opposites out; the opposites are left
-// alone within brackets.
+// asciiClasses writes \d, \w, \s and their opposites out; brackets may stand
+// within brackets.
 func asciiClasses(regex string) string {
 	var b strings.Builder
 	bracket := false
@@ -33,12 +33,12 @@ func asciiClasses(regex string) string {
 		i++
 		class, known := classes[regex[i]|0x20]
 		switch opposite := regex[i]&0x20 == 0; {
-		case !known || bracket && opposite:
+		case !known:
 			b.WriteString(regex[i-1 : i+1])
-		case bracket:
-			b.WriteString(class)
 		case opposite:
 			b.WriteString("[^" + class + "]")
+		case bracket:
+			b.WriteString(class)
 		default:
 			b.WriteString("[" + class + "]")
 		}

@@ -39,10 +39,10 @@ func translate(g core.Grammar) (source, error) {
 // checkSchema returns a schema without space around it. That true stands for
 // any value is written as an object.
 func checkSchema(text string) (string, error) {
-	var any json.RawMessage
-	err := json.Unmarshal([]byte(text), &any)
+	var raw json.RawMessage
+	err := json.Unmarshal([]byte(text), &raw)
 	var syntax *json.SyntaxError
-	switch schema := string(bytes.TrimSpace(any)); {
+	switch schema := string(bytes.TrimSpace(raw)); {
 	case errors.As(err, &syntax):
 		return "", fmt.Errorf("is not valid JSON: %w, at byte %d", err, syntax.Offset)
 	case err != nil:
