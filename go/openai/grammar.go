@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"regexp"
 	"strings"
 
@@ -81,7 +80,7 @@ func (f *fields) choices(member string) string {
 	for _, raw := range f.list(member) {
 		choice, ok := textOf(raw)
 		if !ok || choice == "" {
-			f.mistyped(member, "a list of strings that are not empty", json.RawMessage(raw))
+			f.mistyped(member, "a list of strings that are not empty", raw)
 			return ""
 		}
 		quoted = append(quoted, regexp.QuoteMeta(choice))

@@ -112,6 +112,6 @@ func (c *Compiler) Matcher(g core.Grammar) (core.Matcher, error) {
 
 // release frees what export allocated.
 func release(user unsafe.Pointer) {
-	(*(*cgo.Handle)(user)).Delete()
+	(*cgo.Handle)(user).Delete()
 	C.free(user)
 }

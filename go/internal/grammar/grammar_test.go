@@ -84,7 +84,7 @@ func (r *rig) walk(m core.Matcher, rng *rand.Rand, limit int) (string, bool) {
 	for len(output) < limit {
 		ids := r.allowed(m, output)
 		closing := slices.DeleteFunc(slices.Clone(ids), func(id int32) bool {
-			return id != r.eos && !strings.Contains(`"}])`, string(r.tok.TokenBytes(id)))
+			return id != r.eos && !slices.Contains([]string{`"`, "}", "]", ")"}, string(r.tok.TokenBytes(id)))
 		})
 		if len(closing) > 0 && rng.IntN(4) == 0 {
 			ids = closing

@@ -84,7 +84,7 @@ func (s *speller) index() {
 //
 //export minisglTokenize
 func minisglTokenize(user unsafe.Pointer, text *C.uint8_t, n C.size_t, out *C.uint32_t, room C.size_t) C.size_t {
-	s := (*(*cgo.Handle)(user)).Value().(*speller)
+	s := (*cgo.Handle)(user).Value().(*speller)
 	ids := s.spell(unsafe.Slice((*byte)(text), int(n)))
 	dst := unsafe.Slice((*int32)(unsafe.Pointer(out)), int(room))
 	copy(dst, ids)
