@@ -124,6 +124,7 @@ arithmetic the projections take.`,
 	cmd.Flags().BoolVar(&timeOps, "ops", false, "also say where the time of the forward passes goes")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	engine.register(cmd.Flags())
+	acceptSettings(cmd)
 	acceptNames(cmd, engineAliases)
 	return cmd
 }

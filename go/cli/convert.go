@@ -43,6 +43,7 @@ it can be run as it is. (serve --quantization int8 does the same at every start.
 	cmd.Flags().StringVar(&c.ModelSource, "model-source", "huggingface", sourceUsage)
 	cmd.Flags().StringVar(&c.Quantization, "quantization", "", "int8 or int4")
 	cmd.Flags().StringVar(&c.Output, "output", "", "the directory to make; it must not exist")
+	acceptSettings(cmd)
 	acceptNames(cmd, map[string][]string{"model-path": {"model"}})
 	return cmd
 }

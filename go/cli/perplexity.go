@@ -51,6 +51,7 @@ window's first. Lower is better. It compares forms of one model (--quantization,
 	}
 	cmd.Flags().IntVar(&window, "window", window, "tokens that are read together")
 	engine.register(cmd.Flags())
+	acceptSettings(cmd)
 	acceptNames(cmd, engineAliases)
 	return cmd
 }

@@ -89,3 +89,25 @@ func TestGPUFlagsAreTold(t *testing.T) {
 		t.Errorf("%d lines: %s", n, stderr)
 	}
 }
+
+// TestSettingsOfTheTools: the commands beside serve, generate and chat take them, too.
+func TestSettingsOfTheTools(t *testing.T) {
+	source := settingsFile(t, "model_source: modelscope\n")
+	tests := []struct{ args, file, want string }{
+		{"ops", source, "from modelscope"},
+		{"fetch m", source, "fetching from modelscope"},
+		{"convert", settingsFile(t, "model-path: m\nquantization: int3\n"), `--quantization must be int8 or int4, got "int3"`},
+		{"bench", settingsFile(t, "repeat: 0\n"), "--repeat must be at least 1"},
+		{"perplexity", settingsFile(t, "window: 1\n"), "--window must be from 2"},
+	}
+	for _, test := range tests {
+		_, stdout, stderr := call(t, t.Context(), &fakeEngines{}, "", append(strings.Fields(test.args), "--config", test.file)...)
+		if !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("%s: want %q in %q, %q", test.args, test.want, stdout, stderr)
+		}
+	}
+	t.Setenv("MINISGL_MODEL_SOURCE", "modelscope")
+	if _, stdout, _ := call(t, t.Context(), &fakeEngines{}, "", "ops"); !strings.Contains(stdout, "from modelscope") {
+		t.Errorf("the variable is not read: %q", stdout)
+	}
+}

@@ -27,6 +27,7 @@ func opsCommand(p *program) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&model, "model-path", defaultModel, modelUsage)
 	cmd.Flags().StringVar(&source, "model-source", "huggingface", sourceUsage)
+	acceptSettings(cmd)
 	acceptNames(cmd, map[string][]string{"model-path": {"model"}})
 	return cmd
 }
@@ -47,6 +48,7 @@ func fetchCommand(p *program) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&source, "model-source", "huggingface", sourceUsage)
+	acceptSettings(cmd)
 	acceptNames(cmd, nil)
 	return cmd
 }
