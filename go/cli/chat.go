@@ -149,7 +149,7 @@ func (p *program) localEngine(ctx context.Context, f *engineFlags) (engine, erro
 // localModel is a model of this process.
 type localModel struct{ engine }
 
-func (m localModel) Answer(ctx context.Context, conversation []shell.Message, params llm.SamplingParams, emit func(string)) (tokens int, err error) {
+func (m localModel) Answer(ctx context.Context, conversation []shell.Message, params llm.SamplingParams, emit func(shell.Piece)) (tokens int, err error) {
 	msgs := make([]tokenizer.Message, len(conversation))
 	for i, msg := range conversation {
 		msgs[i] = tokenizer.Message{Role: msg.Role, Content: msg.Content}
@@ -158,6 +158,6 @@ func (m localModel) Answer(ctx context.Context, conversation []shell.Message, pa
 	if err != nil {
 		return 0, err
 	}
-	usage, err := readStream(ctx, m, llm.Request{TokenIDs: ids, Params: params}, emit)
+	usage, err := readStream(ctx, m, llm.Request{TokenIDs: ids, Params: params}, func(text string) { emit(shell.Piece{Text: text}) })
 	return usage.CompletionTokens, err
 }

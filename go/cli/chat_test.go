@@ -230,6 +230,11 @@ func TestChatWithABadServer(t *testing.T) {
 			t.Errorf("%q: exit code %d, %q", test.answer, code, stderr)
 		}
 	}
+	answer = `data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}` + "\n\n" +
+		`data: {"choices": [{"delta": {"reasoning_content": "hm"}}]}` + "\n\n" + `data: {"choices": [{"delta": {"content": "so"}}]}` + "\n\ndata: [DONE]\n\n"
+	if code, stdout, stderr := call(t, t.Context(), &fakeEngines{}, "ab\n", "chat", "--url", s.URL); code != 0 || stdout != "so\n" || !strings.Contains(stderr, ", 2 tokens]") {
+		t.Errorf("reasoning and no usage: exit code %d, %q, %q", code, stdout, stderr)
+	}
 	for _, url := range []string{"localhost:1919", "ftp://x", "http://", ":"} {
 		code, _, stderr := call(t, t.Context(), &fakeEngines{}, "ab\n", "chat", "--url", url)
 		if code == 0 || !strings.Contains(stderr, "must be like http://127.0.0.1:1919") {

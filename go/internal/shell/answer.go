@@ -17,13 +17,23 @@ func (s *shell) answer(ctx context.Context, text string) error {
 	ctx, interrupted, stop := s.interruptible(ctx)
 	defer stop()
 	var got strings.Builder
+	reasoned := false
 	clock := stopwatch{begin: time.Now()}
-	tokens, err := s.Model.Answer(ctx, append(s.messages, question), s.Params, func(piece string) {
+	tokens, err := s.Model.Answer(ctx, append(s.messages, question), s.Params, func(p Piece) {
 		clock.lap()
-		got.WriteString(piece)
-		fmt.Fprint(s.Out, s.printable(piece))
+		switch {
+		case p.Reasoning && s.Terminal:
+			reasoned = true
+			fmt.Fprint(s.Out, faint(s.printable(p.Text)))
+		case !p.Reasoning:
+			if reasoned && got.Len() == 0 && p.Text != "" {
+				fmt.Fprint(s.Out, "\n\n")
+			}
+			got.WriteString(p.Text)
+			fmt.Fprint(s.Out, s.printable(p.Text))
+		}
 	})
-	if got.Len() > 0 || err == nil {
+	if got.Len() > 0 || reasoned || err == nil {
 		fmt.Fprintln(s.Out)
 	}
 	stopped := errors.Is(err, context.Canceled) && interrupted()
@@ -67,13 +77,16 @@ func (s *shell) printable(text string) string {
 	}, text)
 }
 
-// note prints a line in a terminal's faint letters.
+// note prints a line, faintly in a terminal.
 func (s *shell) note(text string) {
 	if s.Terminal {
-		text = "\x1b[2m" + text + "\x1b[0m"
+		text = faint(text)
 	}
 	fmt.Fprintln(s.Notes, text)
 }
+
+// faint is a text in a terminal's faint letters.
+func faint(text string) string { return "\x1b[2m" + text + "\x1b[0m" }
 
 // stopwatch measures an answer.
 type stopwatch struct{ begin, first, last time.Time }

@@ -85,7 +85,7 @@ func statusError(resp *http.Response) error {
 }
 
 // Answer implements Model.
-func (s *Server) Answer(ctx context.Context, conversation []Message, params llm.SamplingParams, emit func(text string)) (tokens int, err error) {
+func (s *Server) Answer(ctx context.Context, conversation []Message, params llm.SamplingParams, emit func(Piece)) (tokens int, err error) {
 	body, err := json.Marshal(s.request(conversation, params))
 	if err != nil {
 		return 0, err
@@ -120,7 +120,7 @@ type chunk struct {
 }
 
 // readChunk returns how many tokens there are with this event's.
-func readChunk(data string, tokens int, emit func(text string)) (int, error) {
+func readChunk(data string, tokens int, emit func(Piece)) (int, error) {
 	var c chunk
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
 		return tokens, fmt.Errorf("the server sent an event that is no JSON: %w", err)
@@ -129,9 +129,14 @@ func readChunk(data string, tokens int, emit func(text string)) (int, error) {
 		return tokens, c.Error
 	}
 	for _, choice := range c.Choices {
-		if text := choice.Delta.Content; text != nil && (*text != "" || choice.Delta.Role == "") {
+		delta := choice.Delta
+		switch {
+		case delta.ReasoningContent != "":
 			tokens++
-			emit(*text)
+			emit(Piece{Text: delta.ReasoningContent, Reasoning: true})
+		case delta.Content != nil && (*delta.Content != "" || delta.Role == ""):
+			tokens++
+			emit(Piece{Text: *delta.Content})
 		}
 	}
 	if c.Usage != nil {

@@ -22,11 +22,17 @@ type Message struct {
 	Content string `json:"content"`
 }
 
+// Piece is a part of an answer.
+type Piece struct {
+	Text      string
+	Reasoning bool // a server has told it apart from the answer; the conversation leaves it out
+}
+
 // Model answers conversations.
 type Model interface {
 	// Answer calls emit with the pieces of the answer as they come, once a token
 	// where it can, and returns the number of tokens, also with an error.
-	Answer(ctx context.Context, conversation []Message, params llm.SamplingParams, emit func(text string)) (tokens int, err error)
+	Answer(ctx context.Context, conversation []Message, params llm.SamplingParams, emit func(Piece)) (tokens int, err error)
 }
 
 // Options are what a conversation is held with.

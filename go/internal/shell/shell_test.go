@@ -27,21 +27,25 @@ type fakeModel struct {
 	started func() // a token of "stop" has come
 }
 
-func (m *fakeModel) Answer(ctx context.Context, conversation []Message, params llm.SamplingParams, emit func(string)) (int, error) {
+func (m *fakeModel) Answer(ctx context.Context, conversation []Message, params llm.SamplingParams, emit func(Piece)) (int, error) {
 	m.seen = append(m.seen, append([]Message{}, conversation...))
 	m.params = append(m.params, params)
 	text := conversation[len(conversation)-1].Content
 	switch text {
+	case "think":
+		emit(Piece{Text: "hm", Reasoning: true})
+		emit(Piece{Text: "so"})
+		return 2, nil
 	case "fail":
 		return 0, errors.New("the model is tired")
 	case "stop":
-		emit("S")
+		emit(Piece{Text: "S"})
 		m.started()
 		<-ctx.Done()
 		return 1, ctx.Err()
 	}
 	for _, letter := range strings.ToUpper(text) {
-		emit(string(letter))
+		emit(Piece{Text: string(letter)})
 	}
 	return len(text), nil
 }
@@ -186,6 +190,20 @@ func TestAnswersDoNotCommandTheTerminal(t *testing.T) {
 		t.Errorf("in a terminal: %q", out)
 	}
 	if out, _, _ := talk(t, &fakeModel{}, evil); out != "A\x1b]0;X\x07\tB\u009bC\n" {
+		t.Errorf("over a pipe: %q", out)
+	}
+}
+
+func TestReasoningIsNoPartOfTheConversation(t *testing.T) {
+	m := &fakeModel{}
+	out, _, err := talk(t, m, "think\nhi\n", inTerminal)
+	if err != nil || !strings.Contains(out, "\x1b[2mhm\x1b[0m\n\nso\n") {
+		t.Errorf("in a terminal: %v, %q", err, out)
+	}
+	if diff := cmp.Diff([]Message{{"user", "think"}, {"assistant", "so"}, {"user", "hi"}}, m.seen[1]); diff != "" {
+		t.Error(diff)
+	}
+	if out, _, _ := talk(t, &fakeModel{}, "think\n"); out != "so\n" {
 		t.Errorf("over a pipe: %q", out)
 	}
 }
