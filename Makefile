@@ -102,6 +102,11 @@ bench-peers: build ## Our speed beside llama.cpp's on this machine (ROUNDS=3 THR
 bench-online: setup ## What the server costs: the same load over HTTP and by llm.Generate, in turns (ROUNDS=5)
 	MINISGL_ONLINE=$(ROUNDS) go test ./go/internal/server -run TestOnlineNearlyEqualsOffline -v -count 1 -timeout 1h
 
+.PHONY: bench-python
+bench-python: setup ## What Python costs: LLM.generate beside llm.Generate in Go, in turns (ROUNDS=5)
+	@go build -o bin/minisgl-bench ./bench/minisgl-bench
+	@$(PY) scripts/python_cost.py --rounds $(ROUNDS) $(if $(MODEL),--model $(MODEL))
+
 .PHONY: soak
 soak: setup ## 500 clients that stream, some of which leave, for SOAKTIME=3m: answers are right, nothing leaks
 	MINISGL_SOAK=$(SOAKTIME) go test ./go/internal/server -run TestSoak -v -count 1 -timeout 1h
@@ -109,6 +114,12 @@ soak: setup ## 500 clients that stream, some of which leave, for SOAKTIME=3m: an
 .PHONY: bench-sglang
 bench-sglang: setup ## bench/serving beside sglang's own client: same requests, layout, token totals (3 min, 400 MB once)
 	@$(PY) scripts/sglang_parity.py
+
+.PHONY: notebooks
+notebooks: setup ## Execute python/notebooks in place (2 min)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r python/requirements-notebooks.txt
+	$(PY) -m nbconvert --to notebook --inplace --execute --ExecutePreprocessor.record_timing=False \
+		--ExecutePreprocessor.timeout=300 python/notebooks/*.ipynb
 
 .PHONY: wheel
 wheel: setup ## Build a wheel, install it into an empty environment and try it

@@ -1,4 +1,4 @@
-"""Builds the native module when pip builds a wheel; pyproject.toml names these commands."""
+"""Builds what is not Python when pip builds a wheel; pyproject.toml names these commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent.parent
-_STEPS = ("check.sh", "rust-lib.sh", "native.sh")
+_STEPS = ("check.sh", "rust-lib.sh", "native.sh", "bench-program.sh")
 
 
 class BuildPy(build_py):
@@ -43,7 +43,7 @@ class BdistWheel(bdist_wheel):
 
 
 def build_native() -> None:
-    """Runs the scripts that build the native module.
+    """Runs the scripts that build the native module and the program minisgl-bench.
 
     Raises:
         SystemExit: A tool is missing, or a script failed; what was wrong is on standard

@@ -48,6 +48,7 @@ port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); 
 minisgl serve --model "$model" --port "$port" --log-level error &
 server=$!
 python -m minisgl.benchmark.client --url "http://127.0.0.1:$port" --num-requests 8 --rate 8 --max-tokens 8
+minisgl-bench client --url "http://127.0.0.1:$port" --num-requests 8 --rate 8 --max-tokens 8
 kill "$server"
 wait "$server"
 server=

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 
-import pytest
 from conftest import ROOT
 
 EXAMPLES = ROOT / "python/examples"
@@ -44,6 +43,12 @@ def test_turns(tiny: str) -> None:
     assert counts == {"naive": str(2 * (8 + 20 + 32) + 3), "radix": str(2 * (8 + 9 + 9) + 3)}
 
 
-@pytest.mark.parametrize(("name", "text"), [("streaming.py", "[TTFT "), ("async_requests.py", "1 complete, 2 cancelled")])
-def test_the_others(tiny: str, name: str, text: str) -> None:
-    assert text in run(name, tiny)
+def test_streaming(tiny: str) -> None:
+    assert "\n[TTFT " in run("streaming.py", tiny)
+
+
+def test_async_requests(tiny: str) -> None:
+    ends = re.search(r"^(\d) complete, (\d) cancelled$", run("async_requests.py", tiny), re.MULTILINE)
+    assert ends is not None
+    assert int(ends[1]) >= 1
+    assert int(ends[1]) + int(ends[2]) == 3
