@@ -41,10 +41,10 @@ func (f *pasteFilter) pass(dst, next []byte) []byte {
 			mark = pasteEnd
 		}
 		held := f.matched
-		switch {
-		case b == mark[held]:
+		switch b {
+		case mark[held]:
 			f.matched++
-		case b == mark[0]:
+		case mark[0]:
 			f.matched = 1
 		default:
 			f.matched = 0

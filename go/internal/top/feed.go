@@ -45,6 +45,9 @@ func dial(ctx context.Context, server *url.URL, key string) (*feed, error) {
 	}
 	dialer := websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: dialTimeout}
 	conn, resp, err := dialer.DialContext(ctx, u.String(), header)
+	if resp != nil {
+		defer resp.Body.Close()
+	}
 	if err != nil {
 		return nil, dialError(server, resp, err)
 	}
