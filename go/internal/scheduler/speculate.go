@@ -12,16 +12,19 @@ import (
 // tokens, which one forward pass verifies: a guess that is the token that was
 // sampled in its place gives the next position's token, too.
 type Speculation struct {
-	MaxDraft int       // guesses in a batch at most, of one request or of several; 0: none
-	StepCost []float64 // StepCost[n-1] is the cost of a decoding batch of n positions, in any unit, at first; see Took. A larger one gets no guesses
-	Always   bool      // guess whatever can be guessed, also where it costs more than it gives
+	MaxDraft int  // guesses in a batch at most, of one request or of several; 0: none
+	Always   bool // guess whatever can be guessed, also where it costs more than it gives
+
+	// StepCost[n-1] is what a decoding batch of n positions costs, in any unit, until
+	// Took corrects it. Larger batches get no guesses.
+	StepCost []float64
 }
 
 const (
-	firstRight = 0.5     // before anything is known of a request
-	rightStep  = 1.0 / 8 // weight of one guess
-	costStep   = 1.0 / 16
-	minGain    = 1.15 // of tokens per time; what is less is not worth a plan that waits for the last token
+	firstRight = 0.5      // before anything is known of a request
+	rightStep  = 1.0 / 8  // weight of one guess
+	costStep   = 1.0 / 16 // weight of one step's cost
+	minGain    = 1.15     // of tokens per time; what is less is not worth a plan that waits for the last token
 )
 
 // drafter guesses one request's next tokens.
