@@ -129,6 +129,6 @@ func clock(ctx context.Context, eng *llm.LLM, ids []int32, output int) ([]time.D
 		return nil, err
 	}
 	var times []time.Duration
-	_, err = read(ctx, s, func(int) { times = append(times, time.Since(start)) })
+	_, err = read(ctx, s, func(int, llm.Event) { times = append(times, time.Since(start)) })
 	return times, err
 }

@@ -112,7 +112,7 @@ func (c *conversation) user(ctx context.Context, eng *llm.LLM, user int) ([]floa
 		if err != nil {
 			return nil, err
 		}
-		answer, err := read(ctx, s, func(n int) {
+		answer, err := read(ctx, s, func(n int, _ llm.Event) {
 			if n == 0 {
 				ttft = append(ttft, float64(time.Since(start))/1e6)
 			}
@@ -126,7 +126,7 @@ func (c *conversation) user(ctx context.Context, eng *llm.LLM, user int) ([]floa
 }
 
 // read returns a stream's tokens; token is called as the n-th comes, from 0 on.
-func read(ctx context.Context, s *llm.Stream, token func(n int)) ([]int32, error) {
+func read(ctx context.Context, s *llm.Stream, token func(n int, ev llm.Event)) ([]int32, error) {
 	defer s.Close()
 	var ids []int32
 	for {
@@ -140,7 +140,7 @@ func read(ctx context.Context, s *llm.Stream, token func(n int)) ([]int32, error
 			return nil, ev.Err
 		}
 		if ev.HasToken {
-			token(len(ids))
+			token(len(ids), ev)
 			ids = append(ids, ev.Token)
 		}
 	}
