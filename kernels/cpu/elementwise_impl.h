@@ -109,6 +109,7 @@ ALWAYS void store_cache(const msgl_tensor *cache, int64_t slot, const float *x, 
   int n = heads * d, i = 0;
   switch (cache->dtype) {
     case MSGL_BF16:
+      for (; i + VW <= n; i += VW) vst_bf16((uint16_t *)to + i, vld(x + i));
       for (; i < n; i++) ((uint16_t *)to)[i] = msgl_to_bf16(x[i]);
       return;
     case MSGL_F16:

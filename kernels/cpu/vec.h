@@ -103,6 +103,12 @@ ALWAYS vf vld_f16(const void *p) {
 #endif
 }
 
+// VW values rounded to bfloat16.
+ALWAYS void vst_bf16(uint16_t *p, vf v) {
+  vh h = __builtin_convertvector((vu)vround_bf16(v) >> 16, vh);
+  memcpy(p, &h, sizeof h);
+}
+
 // VW values rounded to float16, to nearest even.
 ALWAYS void vst_f16(uint16_t *p, vf v) {
 #if defined(MSGL_ISA_AVX512)
