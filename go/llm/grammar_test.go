@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/minisgl/minisgl/go/llm"
 )
 
@@ -48,38 +46,14 @@ func TestGrammarMetamorphic(t *testing.T) {
 		}
 		base := llm.Config{Model: tinyModel, Device: dev, DType: "bfloat16", NumPageOverride: 4096, MaxSeqLenOverride: 128}
 		want := tokens(t, open(t, base), reqs)
-		all := policies(base)
-		for _, running := range []int{1, 4} {
-			cfg := base
-			cfg.MaxRunningReq, cfg.MaxExtendTokens, cfg.PageSize, cfg.NumPageOverride = running, 16, 16, 256
-			all = append(all, cfg)
-		}
-		for _, cfg := range all {
-			if diff := cmp.Diff(want, tokens(t, open(t, cfg), reqs)); diff != "" {
-				t.Errorf("%+v: tokens differ (-base +got):\n%s", cfg, diff)
-			}
-		}
+		equalUnderPolicies(t, base, reqs, want)
 	}
 }
 
 // TestGrammarUnderPreemption: a request that is put back and computed again goes
 // on in its grammar.
 func TestGrammarUnderPreemption(t *testing.T) {
-	reqs := workload(40)
-	for i := range reqs {
-		reqs[i].Params.MaxTokens = 60
-	}
-	reqs = constrained(reqs)
-	base := llm.Config{Model: tinyModel, DType: "float32", PageSize: 4, NumPageOverride: 4096, MaxSeqLenOverride: 128}
-	want := tokens(t, open(t, base), reqs)
-	base.NumPageOverride = 100
-	small := open(t, base)
-	if diff := cmp.Diff(want, tokens(t, small, reqs)); diff != "" {
-		t.Errorf("tokens differ (-large pool +small pool):\n%s", diff)
-	}
-	if small.Stats().Preemptions == 0 {
-		t.Error("the small pool made no preemption")
-	}
+	equalUnderPreemption(t, constrained)
 }
 
 // TestRandomOutputsFollowGrammars draws 1,000 outputs of a model with random

@@ -176,6 +176,44 @@ func policies(base llm.Config) []llm.Config {
 	return all
 }
 
+// equalUnderPolicies runs requests under the scheduler's policies, few at once and
+// in large pages, too: the tokens must be those of base.
+func equalUnderPolicies(t *testing.T, base llm.Config, reqs []llm.Request, want [][]int32) {
+	t.Helper()
+	all := policies(base)
+	for _, running := range []int{1, 4} {
+		cfg := base
+		cfg.MaxRunningReq, cfg.MaxExtendTokens, cfg.PageSize, cfg.NumPageOverride = running, 16, 16, 256
+		all = append(all, cfg)
+	}
+	for _, cfg := range all {
+		if diff := cmp.Diff(want, tokens(t, open(t, cfg), reqs)); diff != "" {
+			t.Errorf("%+v: tokens differ (-base +got):\n%s", cfg, diff)
+		}
+	}
+}
+
+// equalUnderPreemption runs requests as prepared in a pool that holds them all and
+// in one that makes the scheduler put some back: the tokens must be equal.
+func equalUnderPreemption(t *testing.T, prepare func([]llm.Request) []llm.Request) {
+	t.Helper()
+	reqs := workload(40)
+	for i := range reqs {
+		reqs[i].Params.MaxTokens = 60
+	}
+	reqs = prepare(reqs)
+	base := llm.Config{Model: tinyModel, DType: "float32", PageSize: 4, NumPageOverride: 4096, MaxSeqLenOverride: 128}
+	want := tokens(t, open(t, base), reqs)
+	base.NumPageOverride = 100
+	small := open(t, base)
+	if diff := cmp.Diff(want, tokens(t, small, reqs)); diff != "" {
+		t.Errorf("tokens differ (-large pool +small pool):\n%s", diff)
+	}
+	if small.Stats().Preemptions == 0 {
+		t.Error("the small pool made no preemption")
+	}
+}
+
 // TestPreemption runs 200 requests in a pool that holds about a tenth of what
 // they need: all end, with the tokens that a large pool gives, and every page can
 // be had again.

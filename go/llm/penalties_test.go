@@ -39,38 +39,14 @@ func TestPenaltiesMetamorphic(t *testing.T) {
 		if cmp.Equal(want, tokens(t, open(t, base), workload(12)[:len(reqs)])) {
 			t.Fatal("the penalties change no token")
 		}
-		all := policies(base)
-		for _, running := range []int{1, 4} {
-			cfg := base
-			cfg.MaxRunningReq, cfg.MaxExtendTokens, cfg.PageSize, cfg.NumPageOverride = running, 16, 16, 256
-			all = append(all, cfg)
-		}
-		for _, cfg := range all {
-			if diff := cmp.Diff(want, tokens(t, open(t, cfg), reqs)); diff != "" {
-				t.Errorf("%+v: tokens differ (-base +got):\n%s", cfg, diff)
-			}
-		}
+		equalUnderPolicies(t, base, reqs, want)
 	}
 }
 
 // TestPenaltiesUnderPreemption: a request that is put back and computed again
 // counts its tokens as before.
 func TestPenaltiesUnderPreemption(t *testing.T) {
-	reqs := workload(40)
-	for i := range reqs {
-		reqs[i].Params.MaxTokens = 60
-	}
-	reqs = penalised(reqs)
-	base := llm.Config{Model: tinyModel, DType: "float32", PageSize: 4, NumPageOverride: 4096, MaxSeqLenOverride: 128}
-	want := tokens(t, open(t, base), reqs)
-	base.NumPageOverride = 100
-	small := open(t, base)
-	if diff := cmp.Diff(want, tokens(t, small, reqs)); diff != "" {
-		t.Errorf("tokens differ (-large pool +small pool):\n%s", diff)
-	}
-	if small.Stats().Preemptions == 0 {
-		t.Error("the small pool made no preemption")
-	}
+	equalUnderPreemption(t, penalised)
 }
 
 // TestPenaltiesStepByStep works three tokens' penalties out by hand at each step:
