@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/minisgl/minisgl/go/internal/float16"
 )
 
 // encoder quantizes one group: it writes the codes and returns the scale. The values are finite.
@@ -57,7 +59,7 @@ func quantizeRow(codes, scales []byte, row []float32, bits int) error {
 			}
 		}
 		scale := coder.encode(codes[g*coder.size:][:coder.size], values)
-		half := halfOf(scale)
+		half := float16.Round(scale)
 		if half&0x7fff == 0x7c00 {
 			return fmt.Errorf("values %d to %d have the scale %v, which passes the range of float16", g*groupSize, (g+1)*groupSize-1, scale)
 		}
@@ -106,23 +108,4 @@ func inverseOf(scale float32) float32 {
 		return 0
 	}
 	return inverse
-}
-
-// halfOf rounds to the nearest float16, to the even one of two, and to infinity what is too large. x is not a NaN.
-func halfOf(x float32) uint16 {
-	const (
-		smallestNormal = 0x1p-14
-		tooLarge       = 65520 // half way between the largest finite float16 and what would come next
-		rebias         = (127 - 15) << 23
-	)
-	bits := math.Float32bits(x)
-	sign := uint16(bits >> 16 & 0x8000)
-	bits &= 0x7fffffff
-	switch magnitude := math.Float32frombits(bits); {
-	case magnitude >= tooLarge:
-		return sign | 0x7c00
-	case magnitude < smallestNormal:
-		return sign | uint16(math.RoundToEven(float64(magnitude)*0x1p24))
-	}
-	return sign | uint16((bits-rebias+0xfff+bits>>13&1)>>13)
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/minisgl/minisgl/go/internal/float16"
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
@@ -119,7 +120,7 @@ func (v view) row(r int) []float32 {
 		case ops.BF16:
 			out[c] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
 		case ops.F16:
-			out[c] = fromF16(binary.LittleEndian.Uint16(b))
+			out[c] = float16.Float32(binary.LittleEndian.Uint16(b))
 		default:
 			out[c] = math.Float32frombits(binary.LittleEndian.Uint32(b))
 		}
@@ -136,7 +137,7 @@ func (v view) setRow(r int, x []float32) {
 		case ops.BF16:
 			binary.LittleEndian.PutUint16(b, toBF16(f))
 		case ops.F16:
-			binary.LittleEndian.PutUint16(b, toF16(f))
+			binary.LittleEndian.PutUint16(b, float16.Round(f))
 		default:
 			binary.LittleEndian.PutUint32(b, math.Float32bits(f))
 		}
@@ -201,30 +202,4 @@ func toBF16(f float32) uint16 {
 		return uint16(u>>16) | 0x40
 	}
 	return uint16((u + 0x7fff + u>>16&1) >> 16)
-}
-
-// fromF16 widens an IEEE half: its bits in a float32's places are the value times
-// 2^-112, but for infinities and NaNs.
-func fromF16(h uint16) float32 {
-	sign, magnitude := uint32(h&0x8000)<<16, uint32(h&0x7fff)
-	if magnitude >= 0x7c00 {
-		return math.Float32frombits(sign | 0x7f800000 | magnitude<<13)
-	}
-	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(magnitude<<13)*0x1p112))
-}
-
-// toF16 rounds to nearest, ties to even; a NaN stays a NaN.
-func toF16(f float32) uint16 {
-	sign, x := uint16(math.Float32bits(f)>>16)&0x8000, math.Abs(float64(f))
-	const tooLarge = 65520 // half way from the largest half to what would come next
-	switch {
-	case f != f:
-		return sign | 0x7e00
-	case x >= tooLarge:
-		return sign | 0x7c00
-	case x < 0x1p-14: // subnormal: multiples of 2^-24
-		return sign | uint16(math.RoundToEven(x*0x1p24))
-	}
-	u := math.Float32bits(float32(x))
-	return sign | uint16((u-112<<23+0xfff+u>>13&1)>>13)
 }
