@@ -55,7 +55,7 @@ type HTTPOptions struct {
 	Connections int           // idle connections to keep; the most requests in flight at a time
 	// NewConnections opens one for each request instead of keeping them.
 	NewConnections bool
-	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
+	Dial           func(ctx context.Context, network, addr string) (net.Conn, error) // nil: a net.Dialer's
 }
 
 // HTTP sends JSON and reads event streams over pooled HTTP/1.1 connections, or
@@ -63,6 +63,7 @@ type HTTPOptions struct {
 type HTTP struct {
 	client    *http.Client
 	transport *http.Transport
+	dialer    *dialer
 	opts      HTTPOptions
 	sockets   socketPool
 }
@@ -72,11 +73,12 @@ func NewHTTP(opts HTTPOptions) *HTTP {
 	if opts.Dial == nil {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
+	dialer := &dialer{dial: opts.Dial}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment, // never used for localhost
-		DialContext:         opts.Dial,
+		DialContext:         dialer.connect,
 		Protocols:           protocols,
 		DisableKeepAlives:   opts.NewConnections,
 		DisableCompression:  true, // a compressor would hold tokens back
@@ -86,11 +88,20 @@ func NewHTTP(opts HTTPOptions) *HTTP {
 	}
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	client := &http.Client{Transport: transport, CheckRedirect: noRedirect}
-	return &HTTP{client: client, transport: transport, opts: opts, sockets: socketPool{dialing: make(chan struct{}, 1)}}
+	return &HTTP{client: client, transport: transport, dialer: dialer, opts: opts, sockets: socketPool{dialing: make(chan struct{}, 1)}}
+}
+
+// OpenAhead opens connections for n requests at once to a URL before they are
+// sent, unless each request is to open its own.
+func (h *HTTP) OpenAhead(ctx context.Context, url string, n int) {
+	if addr := dialAddress(url); addr != "" && !h.opts.NewConnections {
+		h.dialer.openAhead(ctx, addr, n)
+	}
 }
 
 // Close closes idle connections, and all WebSockets.
 func (h *HTTP) Close() {
+	h.dialer.closeAhead()
 	h.transport.CloseIdleConnections()
 	h.sockets.close()
 }

@@ -6,9 +6,12 @@ package loadgen
 
 import (
 	"context"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/minisgl/minisgl/bench/internal/ontime"
 	"github.com/minisgl/minisgl/bench/internal/record"
 )
 
@@ -31,25 +34,45 @@ type Config struct {
 	After []int
 }
 
+// atOnce counts the requests that are sent together at the beginning.
+func (c *Config) atOnce() int {
+	n := 0
+	for n < len(c.Schedule) && c.Schedule[n] <= 0 {
+		n++
+	}
+	if c.MaxConcurrency > 0 {
+		return min(n, c.MaxConcurrency)
+	}
+	return n
+}
+
 // Follower is a Backend whose requests can depend on earlier answers.
 type Follower interface {
 	// Follow is called before request index is sent, with the answer to the earlier one that it waited for.
 	Follow(index, earlier int, answer *record.Record)
 }
 
-// Preparer is a Backend that can encode requests before the run begins, so that
-// the work is not in any latency.
+// Preparer is a Backend that can encode requests and open connections before the
+// run begins, so that this work is not in any latency.
 type Preparer interface {
-	Prepare(count int)
+	// Prepare is told how many requests there are, and how many of them come at once at the beginning.
+	Prepare(ctx context.Context, count, atOnce int)
 }
+
+// gcPercent is how much the heap may grow, in percent, between two garbage
+// collections of a run: they take CPU time from the client and from servers on
+// the same machine.
+const gcPercent = 400
 
 // Run sends one request per entry of the schedule and returns, in that order,
 // the records of those that were sent. When ctx is cancelled it sends no more,
 // aborts the ones in flight and returns what there is.
 func Run(ctx context.Context, backend Backend, cfg Config) []record.Record {
 	if p, ok := backend.(Preparer); ok {
-		p.Prepare(len(cfg.Schedule))
+		p.Prepare(ctx, len(cfg.Schedule), cfg.atOnce())
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	runtime.GC() // what came before costs this run nothing
 	r := &run{backend: backend, onDone: cfg.OnDone, begin: time.Now()}
 	if cfg.MaxConcurrency > 0 {
 		r.slots = &slots{free: cfg.MaxConcurrency}
@@ -61,7 +84,7 @@ func Run(ctx context.Context, backend Backend, cfg Config) []record.Record {
 	}
 	var wg sync.WaitGroup
 	for i, due := range cfg.Schedule {
-		if !sleepUntil(ctx, r.begin.Add(due)) {
+		if !ontime.Wait(ctx, r.begin.Add(due)) {
 			break
 		}
 		rec := &record.Record{Index: i, Intended: due, Released: time.Since(r.begin), InputLen: -1, PromptTokens: -1, CachedTokens: -1, Retokenized: -1}
@@ -152,20 +175,4 @@ func (r *run) send(ctx context.Context, rec *record.Record, turn <-chan struct{}
 		r.onDone(rec)
 	}
 	return true
-}
-
-// sleepUntil reports false if ctx ended first.
-func sleepUntil(ctx context.Context, at time.Time) bool {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

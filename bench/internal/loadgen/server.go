@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/minisgl/minisgl/bench/internal/ontime"
 )
 
 const (
@@ -68,7 +70,7 @@ func (h *HTTP) WaitReady(ctx context.Context, base string, timeout time.Duration
 			onWait(err)
 			onWait = nil
 		}
-		sleepUntil(ctx, time.Now().Add(min(readyInterval, time.Until(deadline))))
+		ontime.Wait(ctx, time.Now().Add(min(readyInterval, time.Until(deadline))))
 	}
 }
 

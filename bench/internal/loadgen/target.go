@@ -132,9 +132,13 @@ func (t *Target) Exchange(ctx context.Context, index int) *Exchange {
 	}
 }
 
-// Prepare encodes the first requests, up to count, ahead of Exchange. One that
-// cannot be encoded fails when it is sent.
-func (t *Target) Prepare(count int) {
+// Prepare encodes the first requests, up to count, ahead of Exchange, and opens
+// connections for those that are due at once. A request that cannot be encoded
+// fails when it is sent.
+func (t *Target) Prepare(ctx context.Context, count, atOnce int) {
+	if t.api != ChatSocket {
+		t.http.OpenAhead(ctx, t.url, atOnce)
+	}
 	t.bodies = make([][]byte, min(count, len(t.requests)))
 	t.bodiesAt = t.usage.Load()
 	for i := range t.bodies {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/minisgl/minisgl/bench/internal/ontime"
 )
 
 // api is the form of an answer.
@@ -46,11 +48,12 @@ func (a *answer) stream(want int) {
 		if n > 0 {
 			due += time.Duration(sent+tokens-a.cfg.TokensPerChunk) * a.cfg.ITL
 		}
+		event := a.event(a.chunk(sent+tokens, &part{text: a.words(sent, tokens, n)})) // before the wait, which it would lengthen
 		if !a.wait(due) || !a.fault(sent) {
 			return
 		}
 		sent += tokens
-		a.send(a.chunk(sent, &part{text: a.words(sent-tokens, tokens, n)}))
+		a.write(event)
 	}
 	if a.fault(total) && (a.cfg.EndDelay == 0 || a.wait(time.Since(a.begin)+a.cfg.EndDelay)) {
 		a.end(total, finish)
@@ -106,22 +109,18 @@ func (a *answer) fault(sent int) bool {
 
 // wait sleeps until due after the request came; false means the client left.
 func (a *answer) wait(due time.Duration) bool {
-	timer := time.NewTimer(time.Until(a.begin.Add(time.Duration(float64(due) * a.pace))))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-a.r.Context().Done():
-		return false
-	}
+	return ontime.Wait(a.r.Context(), a.begin.Add(time.Duration(float64(due)*a.pace)))
 }
 
-func (a *answer) send(c fields) {
+func (a *answer) send(c fields) { a.write(a.event(c)) }
+
+// event is the data of an event.
+func (a *answer) event(c fields) string {
 	data, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
-	a.write(string(data))
+	return string(data)
 }
 
 // write sends one event. A failed write means the client left, which the next

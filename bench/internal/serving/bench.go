@@ -266,7 +266,7 @@ func (b *Bench) connections() string {
 	if b.o.NewConnections {
 		return "a new one for each request"
 	}
-	return "kept alive; sglang's own client opens one for each request"
+	return "kept alive, and opened before the start for requests that are due then; sglang's own client opens one for each request"
 }
 
 // prompts says how prompts came about and how their length is known.
