@@ -105,6 +105,7 @@ type stats struct {
 	ForwardSeconds   float64 `json:"forward_seconds"`
 	DraftTokens      int64   `json:"draft_tokens"`
 	AcceptedTokens   int64   `json:"accepted_tokens"`
+	JumpedTokens     int64   `json:"jumped_tokens"`
 	AcceptLength     float64 `json:"accept_length"`
 }
 
@@ -127,6 +128,7 @@ func newStats(s llm.Stats) stats {
 		ForwardSeconds:   s.Forward.Seconds(),
 		DraftTokens:      s.DraftTokens,
 		AcceptedTokens:   s.AcceptedTokens,
+		JumpedTokens:     s.JumpedTokens,
 		AcceptLength:     s.AcceptLength(),
 	}
 }

@@ -26,6 +26,7 @@ type engineFlags struct {
 	policy, admission           string
 	mixed                       int
 	disableOverlap              bool
+	disableJumpForward          bool
 	speculation                 string
 	draftTokens                 positive
 	running, maxSeqLen, pages   positive
@@ -99,6 +100,7 @@ func (f *engineFlags) registerMemory(flags *pflag.FlagSet) {
 	flags.StringVar(&f.policy, "schedule-policy", "fcfs", "which waiting request is first: fcfs, or lpm (the longest cached prefix)")
 	flags.StringVar(&f.admission, "admission", "optimistic", "KV pages to reserve: optimistic (what outputs use on average, preempting when short) or conservative (all of max_tokens)")
 	flags.BoolVar(&f.disableOverlap, "disable-overlap-schedule", false, "plan a batch only when the one before is done")
+	flags.BoolVar(&f.disableJumpForward, "disable-jump-forward", false, "sample also the tokens that a grammar forces, one by one, instead of computing them together; the tokens stay the same")
 	flags.StringVar(&f.speculation, "speculative-algorithm", "", "guess tokens and verify several in one step, where that pays: ngram (what followed the last tokens before); the tokens stay the same (default: off)")
 	flags.Var(&f.draftTokens, "speculative-num-draft-tokens", "guesses in a step at most, 1 to 64 (default 8 with --speculative-algorithm)")
 }
@@ -161,7 +163,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
 		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
 		SpeculativeAlgorithm: f.speculation, SpeculativeDraftTokens: int(f.draftTokens),
-		DisableOverlap: f.disableOverlap, Seed: &f.seed, ChatTemplate: f.chatTemplate, Logger: log,
+		DisableOverlap: f.disableOverlap, DisableJumpForward: f.disableJumpForward, Seed: &f.seed, ChatTemplate: f.chatTemplate, Logger: log,
 	}
 }
 

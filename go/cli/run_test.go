@@ -211,8 +211,8 @@ func TestEngineFlags(t *testing.T) {
 		{"--speculative-algorithm NGRAM --speculative-num 4", with(func(c *llm.Config) {
 			c.SpeculativeAlgorithm, c.SpeculativeDraftTokens = "NGRAM", 4
 		})},
-		{"--schedule-policy lpm --admission conservative --mixed 64 --disable-overlap", with(func(c *llm.Config) {
-			c.SchedulePolicy, c.Admission, c.MixedTokens, c.DisableOverlap = "lpm", "conservative", new(64), true
+		{"--schedule-policy lpm --admission conservative --mixed 64 --disable-overlap --disable-jump", with(func(c *llm.Config) {
+			c.SchedulePolicy, c.Admission, c.MixedTokens, c.DisableOverlap, c.DisableJumpForward = "lpm", "conservative", new(64), true, true
 		})},
 	}
 	for _, test := range tests {

@@ -173,4 +173,5 @@ type Stats struct {
 	Forward                     time.Duration // time spent in forward passes
 	RequestSteps                int64         // decoding steps, each counted for each of its requests
 	DraftTokens, AcceptedTokens int64         // guesses of speculation that were verified; of those, right ones
+	JumpedTokens                int64         // that grammars forced, and nothing sampled
 }

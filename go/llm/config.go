@@ -13,29 +13,30 @@ import (
 // Config holds the engine's options; the JSON names are the keyword arguments of
 // Python's LLM. A zero field means its default.
 type Config struct {
-	Model             string       `json:"model_path"`           // directory, .gguf file, known name, or a hub's org/name[@revision]
-	ModelSource       string       `json:"model_source"`         // the hub of org/name: huggingface (default), modelscope
-	DummyWeight       bool         `json:"use_dummy_weight"`     // random weights; only the configuration and the tokenizer are read
-	DType             string       `json:"dtype"`                // auto (default): the checkpoint's; float32, bfloat16, float16
-	KVCacheDType      string       `json:"kv_cache_dtype"`       // auto (default): DType; float32, bfloat16, float16, int8
-	Quantization      string       `json:"quantization"`         // auto (default): quantized weights are computed with as they are, unless dtype is float32; none: they become dtype; int8, int4: others are quantized
-	Device            string       `json:"device"`               // auto (default), cpu, ref
-	TPSize            int          `json:"tp_size"`              // tensor-parallel ranks, each a device of this process; default 1
-	Threads           int          `json:"num_threads"`          // default: the CPU cores that the process may use
-	MaxRunningReq     int          `json:"max_running_req"`      // requests that run at once; default 256
-	MaxSeqLenOverride int          `json:"max_seq_len_override"` // default: the model's max_position_embeddings
-	NumPageOverride   int          `json:"num_page_override"`    // default: from MemoryRatio
-	PageSize          int          `json:"page_size"`            // tokens of a KV page, 1 to 256; default 1
-	MaxExtendTokens   int          `json:"max_extend_tokens"`    // prefill tokens of a batch; default 8192
-	MemoryRatio       float64      `json:"memory_ratio"`         // share of the free memory for weights and KV; default 0.9
-	CacheType         string       `json:"cache_type"`           // radix (default), naive
-	SchedulePolicy    string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
-	Admission         string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
-	MixedTokens       *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
-	DisableOverlap    bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
-	Seed              *uint64      `json:"seed"`                 // of requests that bring none; default 42
-	ChatTemplate      string       `json:"chat_template"`        // file of a Jinja template that replaces the model's
-	Logger            *slog.Logger `json:"-"`                    // default: slog.Default()
+	Model              string       `json:"model_path"`           // directory, .gguf file, known name, or a hub's org/name[@revision]
+	ModelSource        string       `json:"model_source"`         // the hub of org/name: huggingface (default), modelscope
+	DummyWeight        bool         `json:"use_dummy_weight"`     // random weights; only the configuration and the tokenizer are read
+	DType              string       `json:"dtype"`                // auto (default): the checkpoint's; float32, bfloat16, float16
+	KVCacheDType       string       `json:"kv_cache_dtype"`       // auto (default): DType; float32, bfloat16, float16, int8
+	Quantization       string       `json:"quantization"`         // auto (default): quantized weights are computed with as they are, unless dtype is float32; none: they become dtype; int8, int4: others are quantized
+	Device             string       `json:"device"`               // auto (default), cpu, ref
+	TPSize             int          `json:"tp_size"`              // tensor-parallel ranks, each a device of this process; default 1
+	Threads            int          `json:"num_threads"`          // default: the CPU cores that the process may use
+	MaxRunningReq      int          `json:"max_running_req"`      // requests that run at once; default 256
+	MaxSeqLenOverride  int          `json:"max_seq_len_override"` // default: the model's max_position_embeddings
+	NumPageOverride    int          `json:"num_page_override"`    // default: from MemoryRatio
+	PageSize           int          `json:"page_size"`            // tokens of a KV page, 1 to 256; default 1
+	MaxExtendTokens    int          `json:"max_extend_tokens"`    // prefill tokens of a batch; default 8192
+	MemoryRatio        float64      `json:"memory_ratio"`         // share of the free memory for weights and KV; default 0.9
+	CacheType          string       `json:"cache_type"`           // radix (default), naive
+	SchedulePolicy     string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
+	Admission          string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
+	MixedTokens        *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
+	DisableOverlap     bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
+	DisableJumpForward bool         `json:"disable_jump_forward"` // sample also the tokens that a grammar forces, one by one; they are the same
+	Seed               *uint64      `json:"seed"`                 // of requests that bring none; default 42
+	ChatTemplate       string       `json:"chat_template"`        // file of a Jinja template that replaces the model's
+	Logger             *slog.Logger `json:"-"`                    // default: slog.Default()
 
 	// Speculation: tokens are guessed and verified several at a time, where that
 	// pays. The tokens are the same as without.

@@ -31,22 +31,24 @@ func (l *LLM) count(f *flight) {
 		if seq.Start < seq.Req.PromptLen {
 			l.stats.PromptTokens += int64(min(seq.End, seq.Req.PromptLen) - seq.Start)
 		}
-		if seq.Sample {
-			l.stats.CompletionTokens++
-		}
 		if seq.Start >= seq.Req.PromptLen && seq.Samples() == seq.ExtendLen() {
 			l.stats.RequestSteps++
 		}
 	}
 }
 
-// countGuesses adds the tokens that right guesses gave.
-func (l *LLM) countGuesses() {
+// countTokens adds the tokens that a batch gave, whether they were sampled, guessed
+// rightly or forced.
+func (l *LLM) countTokens(outs []scheduler.Output) {
 	status := l.sched.Status()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stats.CompletionTokens += status.Accepted - l.stats.AcceptedTokens
-	l.stats.DraftTokens, l.stats.AcceptedTokens = status.Drafted, status.Accepted
+	for _, out := range outs {
+		if out.HasToken {
+			l.stats.CompletionTokens++
+		}
+	}
+	l.stats.DraftTokens, l.stats.AcceptedTokens, l.stats.JumpedTokens = status.Drafted, status.Accepted, status.Jumped
 }
 
 func (l *LLM) countFinish(out scheduler.Output) {

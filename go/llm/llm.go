@@ -87,7 +87,7 @@ func newScheduler(cfg Config, m *loaded, speculation scheduler.Speculation) *sch
 		PageSize: cfg.PageSize, NumPages: m.info.NumPages, MaxRunning: cfg.MaxRunningReq,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: m.info.MaxSeqLen, EOS: m.eos,
 		Conservative: cfg.Admission == "conservative", MixedTokens: *cfg.MixedTokens,
-		Speculation: speculation,
+		JumpForward: !cfg.DisableJumpForward, Speculation: speculation,
 	}
 	if cfg.SchedulePolicy == "lpm" {
 		sc.Order = scheduler.LPM

@@ -206,7 +206,7 @@ func (l *LLM) complete(f *flight, next []int32) {
 		l.failOne(failed.UID, failed.Err)
 	}
 	outs := l.sched.Complete(f.batch, next)
-	l.countGuesses()
+	l.countTokens(outs)
 	for _, out := range outs {
 		l.deliver(output{Output: out})
 	}

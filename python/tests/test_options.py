@@ -13,7 +13,7 @@ from minisgl.llm.options import dtype_name, engine_options
 
 def test_options_pass_under_the_engines_names() -> None:
     options = {"max_running_req": 4, "cache_type": "naive", "use_dummy_weight": True, "model_source": "modelscope"}
-    options |= {"speculative_algorithm": "ngram", "speculative_num_draft_tokens": 4}
+    options |= {"speculative_algorithm": "ngram", "speculative_num_draft_tokens": 4, "disable_jump_forward": True}
     got = engine_options("m", "float32", options)
     assert got == {"model_path": "m", "dtype": "float32", **options}
 

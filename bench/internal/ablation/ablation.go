@@ -48,8 +48,8 @@ equal in all configurations; if they are not, the program ends with an error.
   page-size          tokens of a page of the KV cache
   max-running        requests that run at once (--max-running-requests)
 
-The baseline is what the engine's flags say, below. The commands turns, mixed and
-speculation compare one option each, with a load made for it.`
+The baseline is what the engine's flags say, below. The commands turns, mixed,
+speculation and jump-forward compare one option each, with a load made for it.`
 
 // Program is the measurement as a program.
 var Program = program.Program{Name: "ablation", Command: newCommand}
@@ -73,7 +73,7 @@ func newCommand() *cobra.Command {
 	c := &config{}
 	c.measure = c.runEngine
 	root := c.command()
-	root.AddCommand(turnsCommand(), mixedCommand(), speculationCommand())
+	root.AddCommand(turnsCommand(), mixedCommand(), speculationCommand(), jumpForwardCommand())
 	return root
 }
 

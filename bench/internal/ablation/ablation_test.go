@@ -58,8 +58,21 @@ func TestSpeculation(t *testing.T) {
 	}
 }
 
+// Most of an answer with long keys is forced, less of one with short ones.
+func TestJumpForward(t *testing.T) {
+	code, stdout, stderr := output(t, "jump-forward", "--model", tiny, "--rounds", "1")
+	if code != program.ExitOK {
+		t.Fatal(stderr)
+	}
+	for _, want := range []string{`long keys │.* │ +[6-9]\d % │`, `short keys │.* │ +[1-5]\d % │`, "The tokens are equal."} {
+		if !regexp.MustCompile(want).MatchString(stdout) {
+			t.Errorf("nothing matches %q in\n%s", want, stdout)
+		}
+	}
+}
+
 func TestUsageErrors(t *testing.T) {
-	for _, args := range []string{"turns --turns 1", "mixed --streams 0", "speculation --at-once 0", "turns x", "turns --users many"} {
+	for _, args := range []string{"turns --turns 1", "mixed --streams 0", "speculation --at-once 0", "jump-forward --rounds 0", "turns x", "turns --users many"} {
 		if code, _, stderr := output(t, strings.Fields(args)...); code != program.ExitUsage {
 			t.Errorf("%s: exit code %d, %s", args, code, stderr)
 		}

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/minisgl/minisgl/bench/internal/engine"
-	"github.com/minisgl/minisgl/bench/internal/metrics"
 	"github.com/minisgl/minisgl/bench/internal/program"
 	"github.com/minisgl/minisgl/go/llm"
 )
@@ -51,14 +47,6 @@ func (c *speculation) check(*pflag.FlagSet) error {
 	return nil
 }
 
-// side is one of the two engines.
-type side struct {
-	eng    *llm.LLM
-	speeds map[string][]float64  // of each load's rounds, tokens per second
-	tokens map[string][][]int32  // that each load gave
-	steps  map[string]*llm.Stats // of each load's rounds: steps and guesses only
-}
-
 func (c *speculation) open(ctx context.Context, algorithm string) (*side, error) {
 	cfg := llm.Config{
 		Model: c.model, MaxRunningReq: c.atOnce, MaxSeqLenOverride: c.most, NumPageOverride: 4 * c.most * (c.atOnce + 1), SpeculativeAlgorithm: algorithm,
@@ -66,8 +54,7 @@ func (c *speculation) open(ctx context.Context, algorithm string) (*side, error)
 	if algorithm != "" {
 		cfg.SpeculativeDraftTokens = c.drafts
 	}
-	eng, err := engine.Open(ctx, cfg)
-	return &side{eng: eng, speeds: map[string][]float64{}, tokens: map[string][][]int32{}, steps: map[string]*llm.Stats{}}, err
+	return openSide(ctx, cfg)
 }
 
 func (c *speculation) compare(ctx context.Context, stdout, stderr io.Writer) error {
@@ -84,70 +71,25 @@ func (c *speculation) compare(ctx context.Context, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	for round := range c.rounds + 1 {
-		fmt.Fprintf(stderr, "round %d of %d (0 fills the prefix caches) ...\n", round, c.rounds)
-		for _, load := range loads {
-			for i := range sides { // whoever comes second finds another machine, so they take turns
-				if err := sides[(i+round)%2].run(ctx, load, round > 0); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return writeSpeculation(stdout, loads, sides)
-}
-
-// run answers a load's prompts, and notes how fast if that counts.
-func (s *side) run(ctx context.Context, load textLoad, counts bool) error {
-	before, start := s.eng.Stats(), time.Now()
-	outs, err := s.eng.Generate(ctx, load.reqs, nil)
-	if err != nil {
+	if err := runSides(ctx, stderr, sides, loads, c.rounds); err != nil {
 		return err
 	}
-	took := time.Since(start)
-	n, ids := 0, make([][]int32, len(outs))
-	for i, o := range outs {
-		n, ids[i] = n+len(o.TokenIDs), o.TokenIDs
-	}
-	s.tokens[load.name] = ids
-	if counts {
-		s.speeds[load.name] = append(s.speeds[load.name], float64(n)/took.Seconds())
-		s.count(load.name, before, s.eng.Stats())
-	}
-	return nil
-}
-
-// count adds the steps and guesses between two snapshots to a load's.
-func (s *side) count(load string, before, after llm.Stats) {
-	if s.steps[load] == nil {
-		s.steps[load] = &llm.Stats{}
-	}
-	sum := s.steps[load]
-	sum.RequestSteps += after.RequestSteps - before.RequestSteps
-	sum.DraftTokens += after.DraftTokens - before.DraftTokens
-	sum.AcceptedTokens += after.AcceptedTokens - before.AcceptedTokens
+	return writeSpeculation(stdout, loads, sides)
 }
 
 func writeSpeculation(w io.Writer, loads []textLoad, sides []*side) error {
 	t := newTable(w)
 	t.Header("load", "off (tok/s)", "on (tok/s)", "ratio", "tokens per step", "guesses right")
 	for _, load := range loads {
-		off, on := metrics.Describe(sides[0].speeds[load.name]).Median, metrics.Describe(sides[1].speeds[load.name]).Median
-		if !slices.EqualFunc(sides[0].tokens[load.name], sides[1].tokens[load.name], slices.Equal) {
-			return fmt.Errorf("ablation: %s: speculation has changed tokens, which is a bug", load.name)
+		row, err := speedRow(load.name, sides)
+		if err != nil {
+			return err
 		}
 		steps := sides[1].steps[load.name]
-		row := []string{
-			load.name, fmt.Sprintf("%.1f", off), fmt.Sprintf("%.1f", on), fmt.Sprintf("%.2f", on/off),
-			fmt.Sprintf("%.2f", steps.AcceptLength()), fmt.Sprintf("%.0f %%", 100*steps.AcceptRate()),
-		}
+		row = append(row, fmt.Sprintf("%.2f", steps.AcceptLength()), fmt.Sprintf("%.0f %%", 100*steps.AcceptRate()))
 		if err := t.Append(row); err != nil {
 			return err
 		}
 	}
-	if err := t.Render(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "Medians of %d rounds, in turn. The tokens are equal.\n", len(sides[0].speeds[loads[0].name]))
-	return err
+	return renderSides(w, t, len(sides[0].speeds[loads[0].name]))
 }

@@ -40,6 +40,40 @@ var (
 	}
 )
 
+// longKeys and shortKeys are JSON schemas for what notice says.
+const (
+	longKeys = `{"type": "object", "properties": {
+  "opening_time_of_the_harbour": {"type": "string", "pattern": "^[0-9]{2}:[0-9]{2}$"},
+  "departure_of_the_first_ferry": {"type": "string", "pattern": "^[0-9]{2}:[0-9]{2}$"},
+  "place_where_tickets_are_sold": {"type": "string", "maxLength": 20},
+  "price_of_a_single_ticket_in_crowns": {"type": "integer", "minimum": 0, "maximum": 99},
+  "price_of_a_return_ticket_in_crowns": {"type": "integer", "minimum": 0, "maximum": 99},
+  "children_under_six_travel_free": {"type": "boolean"},
+  "bicycles_need_a_ticket_of_their_own": {"type": "boolean"},
+  "number_of_departures_a_day_in_winter": {"type": "integer", "minimum": 0, "maximum": 99}},
+  "required": ["opening_time_of_the_harbour", "departure_of_the_first_ferry", "place_where_tickets_are_sold",
+    "price_of_a_single_ticket_in_crowns", "price_of_a_return_ticket_in_crowns", "children_under_six_travel_free",
+    "bicycles_need_a_ticket_of_their_own", "number_of_departures_a_day_in_winter"], "additionalProperties": false}`
+	shortKeys = `{"type": "object", "properties": {"place": {"type": "string", "maxLength": 60}, "opens": {"type": "string", "maxLength": 60},
+  "ferry": {"type": "string", "maxLength": 60}, "single": {"type": "integer"}, "return": {"type": "integer"}},
+  "required": ["place", "opens", "ferry", "single", "return"], "additionalProperties": false}`
+)
+
+// schemaLoads are so many requests for JSON at least by each schema.
+func schemaLoads(least int) []textLoad {
+	var loads []textLoad
+	for _, l := range []struct{ name, schema string }{{"long keys", longKeys}, {"short keys", shortKeys}} {
+		p := engine.Greedy(400)
+		p.Grammar = llm.Grammar{Kind: llm.GrammarJSONSchema, Text: l.schema}
+		load := textLoad{name: l.name}
+		for i := range max(2, least) {
+			load.reqs = append(load.reqs, llm.Request{Text: fmt.Sprintf("%s\n\nNotice %d as JSON:\n", notice, i+1), Params: p})
+		}
+		loads = append(loads, load)
+	}
+	return loads
+}
+
 // speculationLoads are texts to edit, records to continue, and chats, each of so
 // many requests at least.
 func speculationLoads(eng *llm.LLM, output, least int) ([]textLoad, error) {

@@ -41,6 +41,11 @@ type Matcher interface {
 	// output, and clears all others. output must begin with that of the call
 	// before. After an error, which is final, dst is undefined.
 	Mask(dst []int32, output []int32) error
+	// Forced returns the token that must follow output: the only one that Mask would
+	// allow, or one that ends the sequence where only such are allowed. It is false
+	// where several may follow, or where that there is one takes a mask to know. output
+	// must begin with that of the call before.
+	Forced(output []int32) (token int32, ok bool)
 	// Close frees its memory. A second Close does nothing.
 	Close()
 }

@@ -126,7 +126,7 @@ func (in *inputs) addSample(seq core.Seq, position, row int) {
 		args.Slot = -1
 	}
 	in.logits.addSample(seq.Req, position, len(in.logitRows.host))
-	in.masks.add(seq.Req, len(in.logitRows.host))
+	in.masks.add(seq.Req, position, len(in.logitRows.host))
 	in.logitRows.host = append(in.logitRows.host, int32(row))
 	in.sampling.host = append(in.sampling.host, args)
 }

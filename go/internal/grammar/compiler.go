@@ -49,7 +49,8 @@ type Vocabulary interface {
 
 // Compiler compiles grammars for one vocabulary. It is safe for concurrent use.
 type Compiler struct {
-	size  int // ids that there are masks for
+	size  int   // ids that there are masks for
+	end   int32 // a token that ends a sequence
 	tok   *C.LlgTokenizer
 	mu    sync.Mutex
 	cache cache
@@ -87,7 +88,7 @@ func New(v Vocabulary, size int, ends []int32) (*Compiler, error) {
 		release(user)
 		return nil, fmt.Errorf("grammar: %s", cause(C.GoString(&message[0])))
 	}
-	c := &Compiler{size: size, tok: tok, cache: newCache()}
+	c := &Compiler{size: size, end: int32(eos[0]), tok: tok, cache: newCache()}
 	runtime.AddCleanup(c, func(tok *C.LlgTokenizer) {
 		C.llg_free_tokenizer(tok)
 		release(user)

@@ -68,6 +68,15 @@ func (r *rig) allowed(m core.Matcher, output []int32) []int32 {
 	return ids
 }
 
+func (r *rig) encode(text string) []int32 {
+	r.t.Helper()
+	ids, err := r.tok.Encode(text, false)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ids
+}
+
 func (r *rig) text(ids []int32) string {
 	text, err := r.tok.Decode(ids, false)
 	if err != nil {
@@ -101,10 +110,7 @@ func (r *rig) walk(m core.Matcher, rng *rand.Rand, limit int) (string, bool) {
 // accepts reports whether the grammar takes a text as a whole.
 func (r *rig) accepts(kind core.GrammarKind, grammar, text string) bool {
 	r.t.Helper()
-	ids, err := r.tok.Encode(text, false)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	ids := r.encode(text)
 	m := r.matcher(kind, grammar)
 	defer m.Close()
 	mask := make([]int32, (r.tok.VocabSize()+31)/32)
@@ -182,10 +188,7 @@ func TestRegexes(t *testing.T) {
 func TestForced(t *testing.T) {
 	r := newRig(t)
 	const text = `{"the name of the author": "`
-	want, err := r.tok.Encode(text, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := r.encode(text)
 	m := r.matcher(core.GrammarJSONSchema, `{"type":"object","properties":{"the name of the author":{"type":"string"}},"required":["the name of the author"]}`)
 	var got []int32
 	for len(got) < len(want)-2 { // what comes next may change how the end is written

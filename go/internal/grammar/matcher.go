@@ -116,16 +116,38 @@ func (m *matcher) Mask(dst, output []int32) error {
 	if m.state == nil {
 		return errClosed
 	}
-	if fresh := output[m.taken:]; len(fresh) > 0 {
-		if C.llg_matcher_consume_tokens(m.state, (*C.uint32_t)(unsafe.Pointer(&fresh[0])), C.size_t(len(fresh))) != 0 {
-			return m.broken()
-		}
-		m.taken = len(output)
+	if !m.take(output) {
+		return m.broken()
 	}
 	if C.llg_matcher_compute_mask_into(m.state, (*C.uint32_t)(unsafe.Pointer(&dst[0])), C.size_t(4*len(dst))) != 0 {
 		return m.broken()
 	}
 	return nil
+}
+
+// Forced implements core.Matcher. llguidance's masks allow the first of the tokens
+// that it would go forward by and no other. Which come after that one may change when
+// it is taken, so they are asked for again.
+func (m *matcher) Forced(output []int32) (token int32, ok bool) {
+	if m.state == nil || !m.take(output) {
+		return 0, false
+	}
+	if C.llg_matcher_is_stopped(m.state) {
+		return m.grammar.owner.end, failure(m.state) == nil
+	}
+	n := C.llg_matcher_compute_ff_tokens(m.state, (*C.uint32_t)(unsafe.Pointer(&token)), 1)
+	return token, n == 1
+}
+
+// take lets the library see what is new of the output.
+func (m *matcher) take(output []int32) bool {
+	if fresh := output[m.taken:]; len(fresh) > 0 {
+		if C.llg_matcher_consume_tokens(m.state, (*C.uint32_t)(unsafe.Pointer(&fresh[0])), C.size_t(len(fresh))) != 0 {
+			return false
+		}
+		m.taken = len(output)
+	}
+	return true
 }
 
 func (m *matcher) broken() error {

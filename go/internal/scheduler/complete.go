@@ -19,8 +19,9 @@ func (s *Scheduler) Complete(b *core.Batch, tokens []int32) []Output {
 		case e.done:
 		case n > 1:
 			s.verify(e, seq, tokens[:n])
-		case n == 1:
+		case n == 1 && seq.End == len(e.req.IDs): // else the token came by a jump
 			s.accept(e, tokens[0])
+			s.jump(e)
 		}
 		tokens = tokens[n:]
 		s.release(e)

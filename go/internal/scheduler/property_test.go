@@ -15,8 +15,9 @@ import (
 // TestProperties drives the scheduler at random, with up to two batches in
 // flight, beside a model that knows only the rules: positions are computed once
 // and in order, those of wrong guesses again, a token follows each computed
-// sequence, every accepted request ends exactly once, every page and slot has one owner after every step, and all
-// are free at the end.
+// sequence, what a grammar forces follows it whether it is sampled or not, every
+// accepted request ends exactly once, every page and slot has one owner after every
+// step, and all are free at the end.
 func TestProperties(t *testing.T) { rapid.Check(t, properties) }
 
 // FuzzProperties lets the fuzzer choose the operations.
@@ -44,6 +45,7 @@ type driver struct {
 	nextID core.UID
 	live   map[core.UID]*core.Req
 	at     map[core.UID]int // positions planned so far
+	given  map[core.UID][]int32
 	flying []*core.Batch
 }
 
@@ -53,6 +55,7 @@ func newDriver(t *rapid.T) *driver {
 		PageSize: size, NumPages: 40, MaxRunning: rapid.IntRange(1, 6).Draw(t, "running"),
 		MaxExtendTokens: rapid.IntRange(1, 64).Draw(t, "extend"), MaxSeqLen: rapid.IntRange(2, 80).Draw(t, "seq"), EOS: []int32{0},
 	}
+	cfg.JumpForward = rapid.Bool().Draw(t, "jump")
 	cfg.Conservative = rapid.Bool().Draw(t, "conservative")
 	cfg.Order = rapid.SampledFrom([]Order{FCFS, LPM}).Draw(t, "order")
 	cfg.MixedTokens = rapid.SampledFrom([]int{0, 1, 7, 64}).Draw(t, "mixed")
@@ -64,7 +67,7 @@ func newDriver(t *rapid.T) *driver {
 	if rapid.Bool().Draw(t, "radix") {
 		cache = radix.New(size)
 	}
-	return &driver{t: t, s: New(cfg, cache), cfg: cfg, live: map[core.UID]*core.Req{}, at: map[core.UID]int{}}
+	return &driver{t: t, s: New(cfg, cache), cfg: cfg, live: map[core.UID]*core.Req{}, at: map[core.UID]int{}, given: map[core.UID][]int32{}}
 }
 
 func (d *driver) add(t *rapid.T) {
@@ -73,6 +76,10 @@ func (d *driver) add(t *rapid.T) {
 	r.PromptLen = len(r.IDs)
 	r.Params.MaxTokens = rapid.IntRange(1, 100).Draw(t, "max")
 	r.Params.IgnoreEOS = rapid.Bool().Draw(t, "ignore_eos")
+	if rapid.Bool().Draw(t, "grammar") {
+		r.Matcher = counting{}
+		r.Params.Logprobs = rapid.Bool().Draw(t, "logprobs")
+	}
 	fits := r.PromptLen > 0 && r.PromptLen < min(d.cfg.MaxSeqLen, d.cfg.NumPages*d.cfg.PageSize)
 	if err := d.s.Add(r); (err == nil) != fits {
 		t.Fatalf("prompt of %d tokens: Add gave %v", r.PromptLen, err)
@@ -140,11 +147,7 @@ func (d *driver) complete(t *rapid.T) {
 	var tokens []int32
 	for _, seq := range b.Seqs {
 		for i := range seq.Samples() {
-			token := rapid.Int32Range(0, 5).Draw(t, "token")
-			if i < len(seq.Draft) && token > 1 {
-				token = seq.Draft[i]
-			}
-			tokens = append(tokens, token)
+			tokens = append(tokens, d.sample(t, seq, i))
 		}
 	}
 	seqs := slices.Clone(b.Seqs)
@@ -154,6 +157,28 @@ func (d *driver) complete(t *rapid.T) {
 			d.at[seq.Req.UID] = len(seq.Req.IDs) - 1
 		}
 	}
+}
+
+// sample draws a token of a batch. In the place of one that is known by now, or that
+// is forced, the device would give that one.
+func (d *driver) sample(t *rapid.T, seq core.Seq, i int) int32 {
+	r := seq.Req
+	if r.Matcher == nil {
+		token := rapid.Int32Range(0, 5).Draw(t, "token")
+		if i < len(seq.Draft) && token > 1 {
+			token = seq.Draft[i]
+		}
+		return token
+	}
+	if seq.End < len(r.IDs) {
+		return r.IDs[seq.End]
+	}
+	if len(r.IDs) > r.PromptLen {
+		if token, ok := r.Matcher.Forced(r.IDs[r.PromptLen:]); ok {
+			return token
+		}
+	}
+	return rapid.SampledFrom([]int32{0, 1, 2, 102, 201, 205, 299}).Draw(t, "token")
 }
 
 func (d *driver) fail(t *rapid.T) {
@@ -184,10 +209,24 @@ func (d *driver) take(t *rapid.T, outs []Output) {
 		if n := len(r.IDs) - r.PromptLen; n > r.Params.MaxTokens || len(r.IDs) > d.cfg.MaxSeqLen {
 			t.Fatalf("request %d has %d tokens of %d", r.UID, n, r.Params.MaxTokens)
 		}
+		if o.HasToken && !d.follows(r, o.Token) {
+			t.Fatalf("request %d: token %d after %v", r.UID, o.Token, d.given[r.UID])
+		}
 		if o.Finish != "" {
 			delete(d.live, o.Req.UID)
 		}
 	}
+}
+
+// follows reports whether a token may come after those that a request gave before.
+func (d *driver) follows(r *core.Req, token int32) bool {
+	given := d.given[r.UID]
+	d.given[r.UID] = append(given, token)
+	if r.Matcher == nil || len(given) == 0 {
+		return true
+	}
+	forced, ok := r.Matcher.Forced(given)
+	return !ok || token == forced
 }
 
 func (d *driver) check(t *rapid.T) {

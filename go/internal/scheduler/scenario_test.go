@@ -24,10 +24,11 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of testda
 // TestScenarios runs the scripts in testdata. A script is blocks of commands and,
 // after a line "----", what they print; CheckIntegrity runs after every command.
 //
-//	config pages=8 page=4 running=4 extend=16 seq=64 eos=0 radix=1 conservative=1 lpm=1 mixed=8 draft=4
+//	config pages=8 page=4 running=4 extend=16 seq=64 eos=0 radix=1 conservative=1 lpm=1 mixed=8 draft=4 jump=1
 //	add uid=1 prompt=10 max=3          a prompt of tokens 100 … 109, at most 3 to generate
 //	add uid=1 prompt=10 max=3 from=7   the same, but other tokens from position 7 on
 //	add uid=1 prompt=10 max=3 logprobs=1
+//	add uid=1 prompt=10 max=3 grammar=1
 //	next                               plan a batch; * gives a token, *+2 has two guesses and gives three
 //	complete 7 9                       the oldest batch gave these tokens
 //	fail                               the oldest batch could not run
@@ -116,6 +117,9 @@ func status(s Status) string {
 	if s.Preemptions > 0 {
 		line += fmt.Sprintf(", preemptions %d", s.Preemptions)
 	}
+	if s.Jumped > 0 {
+		line += fmt.Sprintf(", jumped %d", s.Jumped)
+	}
 	if s.Drafted > 0 {
 		line += fmt.Sprintf(", %d of %d guesses right", s.Accepted, s.Drafted)
 	}
@@ -140,7 +144,7 @@ func (sc *scenario) config(t *testing.T, a map[string]int) {
 	if eos, ok := a["eos"]; ok {
 		cfg.EOS = []int32{int32(eos)}
 	}
-	cfg.Conservative, cfg.MixedTokens = a["conservative"] == 1, a["mixed"]
+	cfg.Conservative, cfg.MixedTokens, cfg.JumpForward = a["conservative"] == 1, a["mixed"], a["jump"] == 1
 	cfg.Speculation = Speculation{MaxDraft: a["draft"], Always: true}
 	if a["lpm"] == 1 {
 		cfg.Order = LPM
@@ -163,6 +167,9 @@ func (sc *scenario) add(t *testing.T, out *strings.Builder, a map[string]int) {
 	r.Params.MaxTokens = a["max"]
 	r.Params.IgnoreEOS = a["ignore_eos"] == 1
 	r.Params.Logprobs = a["logprobs"] == 1
+	if a["grammar"] == 1 {
+		r.Matcher = counting{}
+	}
 	err := sc.s.Add(r)
 	var invalid *core.InvalidError
 	switch {

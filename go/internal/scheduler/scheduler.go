@@ -34,6 +34,7 @@ type Config struct {
 	Order        Order // which waiting request is tried first
 	Conservative bool  // reserve pages for the whole output of a request; else for the share that outputs use on average
 	MixedTokens  int   // prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone, first
+	JumpForward  bool  // tokens that a grammar forces are appended without being sampled
 	Speculation  Speculation
 }
 
@@ -63,13 +64,14 @@ type Scheduler struct {
 	verifying         *core.Batch // the batch in flight that has guesses
 	drafts            []draft     // scratch
 	drafted, accepted int64       // guesses made; those that were right
+	jumped            int64       // tokens appended without being sampled
 }
 
 // entry is a request's state in the scheduler.
 type entry struct {
 	req       *core.Req
 	handle    kvcache.Handle
-	target    int         // positions to compute before decoding: the prompt, and after a preemption what was generated
+	target    int         // positions to compute before decoding: the prompt, after a preemption and a jump what was generated, too
 	computed  int         // positions whose batch has completed
 	planned   *core.Batch // the latest batch that holds it
 	inFlight  int         // batches submitted and not completed that hold it

@@ -17,6 +17,7 @@ type Status struct {
 	Preemptions      int64
 	Drafted          int64 // guessed tokens that were verified
 	Accepted         int64 // of those: right
+	Jumped           int64 // tokens that a grammar forced, and nothing sampled
 }
 
 // Status returns the books as they are now.
@@ -25,6 +26,7 @@ func (s *Scheduler) Status() Status {
 		Waiting: len(s.waiting), Running: len(s.running), FreePages: s.pages.pool.Free(),
 		CachedPages: s.pages.cache.Pages(), EvictablePages: s.pages.cache.Evictable(),
 		CacheNodes: s.pages.cache.Nodes(), Preemptions: s.preemptions, Drafted: s.drafted, Accepted: s.accepted,
+		Jumped: s.jumped,
 	}
 }
 

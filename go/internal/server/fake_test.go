@@ -126,7 +126,7 @@ func (e *fakeEngine) CheckGrammar(g llm.Grammar) error {
 func (e *fakeEngine) Stats() llm.Stats {
 	s := llm.Stats{
 		Running: int(e.live.Load()), Waiting: int(e.waiting.Load()), TotalPages: 100, FreePages: 50, EvictablePages: 25, CachedPages: 30, CacheNodes: 7,
-		PromptTokens: 30, CachedTokens: 10, RequestSteps: 4,
+		PromptTokens: 30, CachedTokens: 10, RequestSteps: 4, JumpedTokens: 9,
 	}
 	if e.algorithm != "" {
 		s.DraftTokens, s.AcceptedTokens = 8, 6

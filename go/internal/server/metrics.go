@@ -13,7 +13,8 @@ import (
 	"github.com/minisgl/minisgl/go/llm"
 )
 
-// metrics are sglang's, by name and meaning, so that its dashboards read them.
+// metrics are sglang's, by name and meaning, so that its dashboards read them. What
+// sglang has no name for begins with minisgl.
 type metrics struct {
 	handler http.Handler
 	rate    meter
@@ -82,6 +83,9 @@ func (m *metrics) registerGauges(r prometheus.Registerer, engine Engine) {
 		return float64((s.TotalPages - s.FreePages - s.EvictablePages) * info.PageSize)
 	})
 	gauge("max_total_num_tokens", "Tokens that fit in the KV cache.", func(llm.Stats) float64 { return float64(info.NumPages * info.PageSize) })
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "minisgl:jump_forward_tokens_total", Help: "Tokens that grammars forced, and that were not sampled.",
+	}, func() float64 { return float64(engine.Stats().JumpedTokens) }))
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sglang:num_retracted_requests_total", Help: "Times that a request was put back for want of KV pages.",
 	}, func() float64 { return float64(engine.Stats().Preemptions) }))

@@ -11,7 +11,7 @@ import (
 	"github.com/minisgl/minisgl/go/llm"
 )
 
-var samplePattern = regexp.MustCompile(`(?m)^(sglang:[a-z0-9_]+)\{model_name="org/fake"\} (\S+)$`)
+var samplePattern = regexp.MustCompile(`(?m)^((?:sglang|minisgl):[a-z0-9_]+)\{model_name="org/fake"\} (\S+)$`)
 
 // samples returns the values that /metrics has, but for histograms' buckets.
 func samples(s *Server) map[string]string {

@@ -5,6 +5,11 @@ import (
 	"testing"
 )
 
+// TestJumpForwardIsShown: there is a counter of the tokens that were forced.
+func TestJumpForwardIsShown(t *testing.T) {
+	check(t, "metrics", samples(newServer(t, newFake(), Config{})), map[string]string{"minisgl:jump_forward_tokens_total": "9"})
+}
+
 // TestSpeculationIsShown: 4 steps of which 6 guesses of 8 were right gave 10 tokens.
 func TestSpeculationIsShown(t *testing.T) {
 	e := newFake()

@@ -42,6 +42,12 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="plan a batch only when the one before is done",
     )
+    add(
+        "--disable-jump-forward",
+        action="store_true",
+        default=None,
+        help="sample also the tokens that a grammar forces, one by one",
+    )
     add("--speculative-algorithm", help="guess tokens and verify several in one step, where that pays: ngram")
     add("--speculative-num-draft-tokens", type=int, help="guesses in a step at most")
     add("--tensor-parallel-size", "--tp-size", dest="tp_size", type=int, help="ranks to split the model over")
@@ -78,6 +84,7 @@ _NAMES = (
     "admission",
     "mixed_prefill_tokens",
     "disable_overlap",
+    "disable_jump_forward",
     "speculative_algorithm",
     "speculative_num_draft_tokens",
     "seed",

@@ -62,6 +62,8 @@ class LLM:
             ``max_extend_tokens``, ``memory_ratio``, ``cache_type`` ("radix", "naive"),
             ``schedule_policy`` ("fcfs", "lpm"), ``admission`` ("optimistic",
             "conservative"), ``mixed_prefill_tokens``, ``disable_overlap``,
+            ``disable_jump_forward`` (sample also the tokens that a grammar forces, one by one;
+            they stay the same),
             ``speculative_algorithm`` ("ngram": tokens are guessed from the text before and
             verified several at a time, where that pays; they stay the same),
             ``speculative_num_draft_tokens`` (guesses in a step at most, 8), ``seed``,

@@ -130,6 +130,7 @@ _PASSED: dict[str, Check] = {
     "admission": _name,
     "mixed_prefill_tokens": _not_negative,
     "disable_overlap": as_bool,
+    "disable_jump_forward": as_bool,
     "speculative_algorithm": _name,
     "speculative_num_draft_tokens": _positive,
     "seed": _not_negative,
