@@ -1,18 +1,23 @@
 package openai
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/minisgl/minisgl/go/internal/core"
 )
 
-// grammarFields are the fields that give a grammar, sglang's names and vLLM's.
-var grammarFields = []struct {
+// grammarField is a field that gives a grammar, and how its text is read.
+type grammarField struct {
 	name string
 	kind core.GrammarKind
 	read func(f *fields, member string) string
-}{
+}
+
+// grammarFields are those of a request: sglang's names and vLLM's old ones.
+var grammarFields = []grammarField{
 	{"json_schema", core.GrammarJSONSchema, (*fields).document},
 	{"regex", core.GrammarRegex, (*fields).text},
 	{"ebnf", core.GrammarEBNF, (*fields).text},
@@ -23,13 +28,52 @@ var grammarFields = []struct {
 	{"guided_choice", core.GrammarRegex, (*fields).choices},
 }
 
+// structuredOutputs are those of vLLM's object of this name.
+var structuredOutputs = []grammarField{
+	{"json", core.GrammarJSONSchema, (*fields).document},
+	{"regex", core.GrammarRegex, (*fields).text},
+	{"choice", core.GrammarRegex, (*fields).choices},
+	{"grammar", core.GrammarEBNF, (*fields).text},
+	{"json_object", core.GrammarJSONObject, func(*fields, string) string { return "" }},
+	{"structural_tag", core.GrammarStructural, (*fields).document},
+}
+
 const anyObject = "$$ANY$$" // sglang's json_schema for any JSON object
 
 // parseGrammar reads the one field that gives a grammar, if any does.
 func parseGrammar(f *fields) core.Grammar {
-	g := parseResponseFormat(f)
-	for _, field := range grammarFields {
-		if _, ok := f.raw(field.name); !ok {
+	g := parseGrammarFields(f, grammarFields, parseResponseFormat(f))
+	return parseStructuredOutputs(f, g)
+}
+
+// parseStructuredOutputs reads vLLM's object, whose options about white space mean
+// what is done anyway, or are refused.
+func parseStructuredOutputs(f *fields, before core.Grammar) core.Grammar {
+	const member = "structured_outputs"
+	if _, ok := f.raw(member); !ok {
+		return before
+	}
+	o := f.object(member)
+	g := parseGrammarFields(o, structuredOutputs, before)
+	known := append([]grammarField{{name: "disable_any_whitespace"}}, structuredOutputs...)
+	for _, name := range slices.Sorted(maps.Keys(o.members)) {
+		if _, given := o.raw(name); given && !slices.ContainsFunc(known, func(k grammarField) bool { return k.name == name }) {
+			o.fail(Invalid(o.name(name), "is not supported; leave it out").WithCode(CodeUnsupported))
+		}
+	}
+	if o.err == nil && g == before {
+		o.fail(Invalid(o.path, "gives no grammar: it needs one of json, regex, choice, grammar, json_object (true) and structural_tag"))
+	}
+	f.failAs(o)
+	return g
+}
+
+// parseGrammarFields reads those of a list that are there; before is the grammar that
+// the request has so far.
+func parseGrammarFields(f *fields, list []grammarField, before core.Grammar) core.Grammar {
+	g := before
+	for _, field := range list {
+		if _, ok := f.raw(field.name); !ok || field.kind == core.GrammarJSONObject && !f.flag(field.name) {
 			continue
 		}
 		if g.Kind != "" {

@@ -28,6 +28,18 @@ func TestParseGrammar(t *testing.T) {
 		`"guided_regex":"b"`:                     {Kind: core.GrammarRegex, Text: "b", Field: "guided_regex"},
 		`"guided_grammar":"start: \"a\""`:        {Kind: core.GrammarEBNF, Text: `start: "a"`, Field: "guided_grammar"},
 		`"guided_choice":["yes","no (1+1)","."]`: {Kind: core.GrammarRegex, Text: `(yes|no \(1\+1\)|\.)`, Field: "guided_choice"},
+		`"structured_outputs":null`:              {},
+		`"structured_outputs":{"json":{"type":"null"},"regex":null,"disable_any_whitespace":true}`: {
+			Kind: core.GrammarJSONSchema, Text: `{"type":"null"}`, Field: "structured_outputs.json"},
+		`"structured_outputs":{"json":"{\"type\":\"null\"}"}`:       {Kind: core.GrammarJSONSchema, Text: `{"type":"null"}`, Field: "structured_outputs.json"},
+		`"structured_outputs":{"regex":"a+","json_object":false}`:   {Kind: core.GrammarRegex, Text: "a+", Field: "structured_outputs.regex"},
+		`"structured_outputs":{"choice":["a","b."]}`:                {Kind: core.GrammarRegex, Text: `(a|b\.)`, Field: "structured_outputs.choice"},
+		`"structured_outputs":{"grammar":"root ::= \"a\""}`:         {Kind: core.GrammarEBNF, Text: `root ::= "a"`, Field: "structured_outputs.grammar"},
+		`"structured_outputs":{"json_object":true}`:                 {Kind: core.GrammarJSONObject, Field: "structured_outputs.json_object"},
+		`"structured_outputs":{"structural_tag":{"format":{}}}`:     {Kind: core.GrammarStructural, Text: `{"format":{}}`, Field: "structured_outputs.structural_tag"},
+		`"structured_outputs":{"structural_tag":"{\"format\":{}}"}`: {Kind: core.GrammarStructural, Text: `{"format":{}}`, Field: "structured_outputs.structural_tag"},
+		`"response_format":{"type":"structural_tag","format":{"type":"any_text"}}`: {
+			Kind: core.GrammarStructural, Text: `{"type":"structural_tag","format":{"type":"any_text"}}`, Field: "response_format"},
 	} {
 		chat, err := ParseChat([]byte(`{`+body+`,`+hi+`}`), DefaultSampling())
 		if err != nil {
@@ -68,6 +80,16 @@ func TestParseGrammarErrors(t *testing.T) {
 		`"guided_choice":["a",""]`:                                            "guided_choice: must be a list of strings",
 		`"regex":"a","min_tokens":3`:                                          "min_tokens: can't be given together with regex",
 		`"guided_choice":{"a":"b"}`:                                           "guided_choice: must be a list",
+		`"structured_outputs":[]`:                                             "structured_outputs: must be an object",
+		`"structured_outputs":{}`:                                             "structured_outputs: gives no grammar",
+		`"structured_outputs":{"json_object":false}`:                          "structured_outputs: gives no grammar",
+		`"structured_outputs":{"json_object":"yes"}`:                          "structured_outputs.json_object: must be a boolean",
+		`"structured_outputs":{"json":{},"regex":"a"}`:                        "structured_outputs.regex: can't be given together with structured_outputs.json",
+		`"structured_outputs":{"json":{}},"regex":"a"`:                        "structured_outputs.json: can't be given together with regex",
+		`"structured_outputs":{"regex":5}`:                                    "structured_outputs.regex: must be a string",
+		`"structured_outputs":{"choice":[1]}`:                                 "structured_outputs.choice: must be a list of strings",
+		`"structured_outputs":{"regex":"a","whitespace_pattern":""}`:          "structured_outputs.whitespace_pattern: is not supported",
+		`"structured_outputs":{"jsn":{}}`:                                     "structured_outputs.jsn: is not supported",
 		`"ebnf":["root ::= \"a\""]`:                                           "ebnf: must be a string",
 	} {
 		_, err := ParseChat([]byte(`{`+body+`,`+hi+`}`), DefaultSampling())

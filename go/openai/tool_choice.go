@@ -10,8 +10,11 @@ import (
 )
 
 // toolChoice is a request's tool_choice: auto, none, required or a function's
-// name.
-type toolChoice struct{ mode, function string }
+// name; allowed are the functions that auto and required choose from, if not all.
+type toolChoice struct {
+	mode, function string
+	allowed        []string
+}
 
 const (
 	choiceAuto     = "auto"
@@ -36,14 +39,66 @@ func parseToolChoice(f *fields) toolChoice {
 		return toolChoice{}
 	}
 	o := f.object(member)
-	if kind := o.text("type"); o.err == nil && kind != "function" {
-		o.fail(Invalid(o.name("type"), "must be \"function\", got %q", brief([]byte(kind))).WithCode(CodeUnsupported))
+	choice := toolChoice{}
+	switch kind := o.text("type"); {
+	case o.err != nil:
+	case kind == "function":
+		choice = toolChoice{mode: choiceRequired, function: o.namedFunction()}
+	case kind == "allowed_tools":
+		choice = parseAllowedTools(o)
+	default:
+		o.fail(Invalid(o.name("type"), "must be function or allowed_tools, got %q", brief([]byte(kind))).WithCode(CodeUnsupported))
 	}
-	function := o.object("function")
-	name := function.functionName("name")
-	o.failAs(function)
 	f.failAs(o)
-	return toolChoice{mode: choiceRequired, function: name}
+	return choice
+}
+
+// namedFunction reads the name in a member "function".
+func (f *fields) namedFunction() string {
+	function := f.object("function")
+	name := function.functionName("name")
+	f.failAs(function)
+	return name
+}
+
+// parseAllowedTools reads a choice that some of the tools are open to.
+func parseAllowedTools(f *fields) toolChoice {
+	o := f.object("allowed_tools")
+	choice := toolChoice{mode: o.text("mode")}
+	if o.err == nil && choice.mode != choiceAuto && choice.mode != choiceRequired {
+		o.fail(Invalid(o.name("mode"), "must be auto or required, got %q", brief([]byte(choice.mode))))
+	}
+	for i, raw := range o.list("tools") {
+		tool, err := parseObject(fmt.Sprintf("%s[%d]", o.name("tools"), i), raw)
+		if err != nil {
+			o.fail(err)
+			break
+		}
+		if kind := tool.text("type"); tool.err == nil && kind != "function" {
+			tool.fail(Invalid(tool.name("type"), "must be \"function\", got %q", brief([]byte(kind))))
+		}
+		choice.allowed = append(choice.allowed, tool.namedFunction())
+		o.failAs(tool)
+	}
+	if len(choice.allowed) == 0 {
+		o.fail(Invalid(o.name("tools"), "is empty; give at least one tool, or tool_choice none"))
+	}
+	f.failAs(o)
+	return choice
+}
+
+// allow returns the tools that a choice leaves, which are all that the model sees:
+// what it doesn't know it doesn't call.
+func (c toolChoice) allow(f *fields, tools []Tool) []Tool {
+	if c.allowed == nil {
+		return tools
+	}
+	for i, name := range c.allowed {
+		if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == name }) {
+			f.fail(Invalid(fmt.Sprintf("%s[%d].function.name", f.name("tool_choice.allowed_tools.tools"), i), "%q is not among the tools", name))
+		}
+	}
+	return slices.DeleteFunc(tools, func(t Tool) bool { return !slices.Contains(c.allowed, t.Name) })
 }
 
 // parseTooling reads all that a chat says of tools.
@@ -51,6 +106,9 @@ func parseTooling(f *fields, req *ChatRequest) {
 	tools, choice := parseTools(f), parseToolChoice(f)
 	req.ParallelCalls = f.flagOr("parallel_tool_calls", true)
 	if f.err != nil || choice.mode == choiceNone {
+		return
+	}
+	if tools = choice.allow(f, tools); f.err != nil {
 		return
 	}
 	req.Tools = tools

@@ -13,6 +13,11 @@ import (
 const choiceTools = `"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"z":{"$ref":"#/$defs/n"},"a":{"enum":["#"]}},"$defs":{"n":{"anyOf":[{"type":"integer"},{"$ref":"#"}]}}}}},` +
 	`{"type":"function","function":{"name":"g"}}]`
 
+// named is a tool as tool_choice names it.
+func named(function string) string {
+	return `{"type":"function","function":{"name":"` + function + `"}}`
+}
+
 func TestToolChoice(t *testing.T) {
 	const (
 		f = `{"type":"object","properties":{"name":{"const":"f"},"parameters":{"type":"object","properties":{"z":{"$ref":"#/items/anyOf/0/properties/parameters/$defs/n"},` +
@@ -31,6 +36,9 @@ func TestToolChoice(t *testing.T) {
 		{`"tool_choice":"required"`, `{"type":"array","minItems":1,"items":{"anyOf":[` + f + `,` + g + `]}}`, "tools", 2},
 		{`"tool_choice":"required","parallel_tool_calls":false`, `{"type":"array","minItems":1,"maxItems":1,"items":{"anyOf":[` + f + `,` + g + `]}}`, "tools", 2},
 		{`"tool_choice":{"type":"function","function":{"name":"g"}}`, `{"type":"array","minItems":1,"maxItems":1,"items":{"anyOf":[` + g + `]}}`, "tools[1].function.parameters", 2},
+		{`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + named("g") + `]}}`, "", "", 1},
+		{`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[` + named("g") + `,` + named("g") + `]}}`, `{"type":"array","minItems":1,"items":{"anyOf":[` + g + `]}}`, "tools", 1},
+		{`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + named("g") + `,` + named("f") + `]}}`, "", "", 2},
 	} {
 		got := parsed(t, `{`+test.members+`,`+choiceTools+`,`+hi+`}`)
 		want := core.Grammar{Text: test.schema, Field: test.field}
@@ -50,7 +58,14 @@ func TestToolChoiceErrors(t *testing.T) {
 		{"number", `"tool_choice":1,` + choiceTools, "tool_choice", "must be a string or an object"},
 		{"no tools", `"tool_choice":"required"`, "tool_choice", "there are no tools"},
 		{"no tools for the named one", `"tool_choice":{"type":"function","function":{"name":"g"}}`, "tool_choice", "there are no tools"},
-		{"kind", `"tool_choice":{"type":"allowed_tools"},` + choiceTools, "tool_choice.type", "allowed_tools"},
+		{"kind", `"tool_choice":{"type":"custom"},` + choiceTools, "tool_choice.type", "custom"},
+		{"nothing allowed", `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}},` + choiceTools, "tool_choice.allowed_tools.tools", "is empty"},
+		{"allowed, no object", `"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]},` + choiceTools, "tool_choice.allowed_tools.mode", "must be auto or required"},
+		{"allowed, mode", `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"none","tools":[` + named("f") + `]}},` + choiceTools, "tool_choice.allowed_tools.mode", `got "none"`},
+		{"allowed, kind", `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + named("f") + `,{"type":"mcp"}]}},` + choiceTools, "tool_choice.allowed_tools.tools[1].type", `got "mcp"`},
+		{"allowed, a name", `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":["f"]}},` + choiceTools, "tool_choice.allowed_tools.tools[0]", "must be an object"},
+		{"allowed, no name", `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function"}]}},` + choiceTools, "tool_choice.allowed_tools.tools[0].function.name", "1 to 64"},
+		{"allowed, unknown", `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + named("g") + `,` + named("h") + `]}},` + choiceTools, "tool_choice.allowed_tools.tools[1].function.name", "not among the tools"},
 		{"no name", `"tool_choice":{"type":"function"},` + choiceTools, "tool_choice.function.name", "1 to 64"},
 		{"unknown name", `"tool_choice":{"type":"function","function":{"name":"h"}},` + choiceTools, "tool_choice.function.name", "not among the tools"},
 		{"and a grammar", `"tool_choice":"required","response_format":{"type":"json_object"},` + choiceTools, "tool_choice", "can't be one of response_format"},

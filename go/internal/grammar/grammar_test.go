@@ -250,7 +250,7 @@ func TestInvalid(t *testing.T) {
 		{core.GrammarEBNF, ``, "is empty"},
 		{core.GrammarEBNF, `start: "a" missing`, "missing"},
 		{core.GrammarStructural, `{`, "not valid"},
-		{core.GrammarStructural, `{"format":{}}`, "not supported"},
+		{core.GrammarStructural, `{"format":{},"triggers":["<"]}`, "has a format and structures"},
 		{core.GrammarStructural, `{"triggers":["<"]}`, "structures"},
 		{core.GrammarStructural, `{"triggers":["<"],"structures":[{"begin":"[x","schema":{},"end":""}]}`, "structures[0].begin"},
 		{core.GrammarStructural, `{"triggers":["<"],"structures":[{"begin":"<x","schema":3,"end":""}]}`, "structures[0].schema"},

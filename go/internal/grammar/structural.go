@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// structuralTag is sglang's structural_tag: free text, in which a trigger must
-// be the beginning of a tag that has it as its own beginning.
+// structuralTag is a structural_tag in one of two forms: xgrammar's, a format, or
+// sglang's older one, free text in which a trigger must be the beginning of a tag that
+// has it as its own beginning.
 type structuralTag struct {
 	Type       string          `json:"type"`
 	Format     json.RawMessage `json:"format"`
@@ -27,10 +28,12 @@ func structuralToLark(text string) (string, error) {
 		return "", fmt.Errorf("is not valid: %w", err)
 	}
 	switch {
+	case len(tag.Format) > 0 && len(tag.Structures)+len(tag.Triggers) > 0:
+		return "", errors.New("has a format and structures; give one of them")
 	case len(tag.Format) > 0:
-		return "", errors.New("has a format, which is not supported; give structures and triggers")
+		return formatToLark(tag.Format)
 	case len(tag.Structures) == 0 || len(tag.Triggers) == 0:
-		return "", errors.New("needs structures, each with begin, schema and end, and triggers")
+		return "", errors.New("needs a format, or structures, each with begin, schema and end, and triggers")
 	}
 	var bodies []string // of each trigger: the tags that it begins
 	used := make([]bool, len(tag.Structures))
