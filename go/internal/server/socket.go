@@ -55,18 +55,20 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) (*socket, bool)
 			s.fail(w, openai.Errorf(status, "%v", reason))
 		},
 	}
+	if !s.sockets.enter() {
+		s.fail(w, shuttingDown())
+		return nil, false
+	}
 	conn, err := up.Upgrade(w, r, nil)
 	if err != nil {
+		s.sockets.leave(nil)
 		return nil, false
 	}
 	c := &socket{s: s, conn: conn, out: make(chan []byte, socketQueue), ended: make(chan struct{})}
 	c.ctx, c.lost = context.WithCancel(s.tracer.Parent(r.Context(), r.Header))
 	conn.SetReadLimit(s.cfg.MaxBody)
 	conn.SetPongHandler(func(string) error { return c.expect() })
-	if !s.sockets.add(c) {
-		_ = c.close()
-		return nil, false
-	}
+	s.sockets.add(c)
 	return c, true
 }
 
@@ -96,7 +98,7 @@ func socketKey(r *http.Request) string {
 // run reads until the client goes, a write fails or the server stops, and
 // returns when all of the connection's work has ended.
 func (c *socket) run(take func(message []byte)) {
-	defer c.s.sockets.remove(c)
+	defer c.s.sockets.leave(c)
 	var writer sync.WaitGroup
 	writer.Go(c.write)
 	if err := c.read(take); err != nil && !c.isStopping() {
@@ -220,22 +222,32 @@ type sockets struct {
 	served sync.WaitGroup
 }
 
-// add reports whether there may be one more.
-func (l *sockets) add(c *socket) bool {
+// enter reports whether there may be one more. Who enters must leave: a client
+// knows of its connection before we do, and must still be told when we go.
+func (l *sockets) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
-	if l.open == nil {
-		l.open = map[*socket]struct{}{}
-	}
-	l.open[c] = struct{}{}
 	l.served.Add(1)
 	return true
 }
 
-func (l *sockets) remove(c *socket) {
+// add names one that has entered. If the server is going, its reading ends.
+func (l *sockets) add(c *socket) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == nil {
+		l.open = map[*socket]struct{}{}
+	}
+	l.open[c] = struct{}{}
+	if l.closed {
+		c.stop()
+	}
+}
+
+func (l *sockets) leave(c *socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, c)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -366,6 +367,34 @@ func TestSocketShutdown(t *testing.T) {
 			}
 			conn.Close()
 		}
+		if err := r.wait(t); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSocketDialWhileStopping dials while the server stops: who got a
+// connection must be told that it ends.
+func TestSocketDialWhileStopping(t *testing.T) {
+	for range 20 {
+		r := start(t, newServer(t, nil, Config{}), loaded(steppedFake()))
+		eventually(t, "ready", func() bool { return r.health(t) == 200 })
+		var dialed sync.WaitGroup
+		for range 8 {
+			dialed.Go(func() {
+				conn, _, err := tryDial(r.url, "/ws/generate")
+				if err != nil {
+					return // refused: also an answer
+				}
+				defer conn.Close()
+				_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+				if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseGoingAway) {
+					t.Errorf("the connection ended with %v", err)
+				}
+			})
+		}
+		r.stop()
+		dialed.Wait()
 		if err := r.wait(t); err != nil {
 			t.Error(err)
 		}
