@@ -39,7 +39,7 @@ demo: build ## The main job on a real small model: generate, serve and chat, mea
 	@$(PY) scripts/demo.py
 
 .PHONY: test
-test: build lint test-go test-c test-python ## All tests and lints
+test: build lint cuda-check test-go test-c test-python ## All tests and lints
 
 .PHONY: test-go
 test-go: setup
@@ -53,6 +53,17 @@ test-models: setup ## What of the models is too slow for test: every file form, 
 .PHONY: test-c
 test-c: ## The kernels under ASan and UBSan
 	$(MAKE) -C kernels/test asan
+
+.PHONY: cuda
+cuda: ## The CUDA kernels with nvcc, which comes from PyPI if there is none (no GPU needed)
+	@scripts/cuda.sh build
+
+.PHONY: cuda-check
+cuda-check: setup ## What of the CUDA device can be proven without a GPU
+	@scripts/cuda.sh check
+	$(MAKE) -C kernels/test emu
+	go test ./kernels/cuda ./go/internal/device/cuda
+	go test -run TestCUDA ./go/internal/engine
 
 .PHONY: test-python
 test-python: setup

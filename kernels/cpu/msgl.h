@@ -22,6 +22,7 @@ enum msgl_code {
   MSGL_ERR_SHAPE = 5,   // an operand's shape is not supported by the operation
   MSGL_ERR_ISA = 6,     // MINISGL_CPU_ISA names an instruction set that this machine lacks, or an unknown one
   MSGL_ERR_INDEX = 7,   // an index operand (ids, slots, positions, pages, rows) names something out of range
+  MSGL_ERR_DEVICE = 8,  // the device failed; only devices other than the CPU do
 };
 
 enum msgl_activation { MSGL_SILU = 0, MSGL_GELU_TANH = 1 };

@@ -18,6 +18,7 @@ const project = "github.com/minisgl/minisgl/"
 // project. A path ending in /... stands for a folder. Tests are free.
 var rules = map[string][]string{
 	"kernels/cpu":                   {},
+	"kernels/cuda":                  {"kernels/cpu"},
 	"go/internal/core":              {},
 	"go/internal/grammar":           {"go/internal/core"},
 	"go/internal/ops":               {},
@@ -34,6 +35,7 @@ var rules = map[string][]string{
 	"go/internal/device":            {"go/internal/ops"},
 	"go/internal/device/ref":        {"go/internal/ops", "go/internal/device", "go/internal/float16"},
 	"go/internal/device/cpu":        {"go/internal/ops", "go/internal/device", "kernels/cpu"},
+	"go/internal/device/cuda":       {"go/internal/ops", "go/internal/device", "kernels/cpu", "kernels/cuda"},
 	"go/internal/model":             {"go/internal/ops"},
 	"go/internal/engine":            {"go/internal/core", "go/internal/ops", "go/internal/model", "go/internal/sampler", "go/internal/device", "go/internal/weights"},
 	"go/llm":                        {"go/internal/...", "go/tokenizer"},

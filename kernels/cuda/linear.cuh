@@ -1,0 +1,73 @@
+// linear.cuh: a product of rows with a weight, or with several: what LINEAR and MOE share.
+#ifndef MSGL_LINEAR_CUH
+#define MSGL_LINEAR_CUH
+
+#include "check.h"
+#include "device.cuh"
+
+namespace msgl {
+
+// x rounded to 8 bits, as it meets quantized weights: the codes, and what the rounding
+// left of groups with outliers, rounded again.
+struct Codes {
+  int8_t *codes[2];  // [rows, K]
+  float *scales[2];  // [rows, K / 32]; of what was left 0 where there are no outliers
+};
+
+// dst = x wT + bias. With groups, rows starts[e] ... starts[e+1]-1 of dst belong to
+// weight e, and row i of dst is made of row sources[i] of x.
+struct LinearArgs {
+  Floats dst, x;
+  Codes codes;  // instead of x, for quantized weights
+  const char *w;
+  const float *bias;  // [N] or NULL
+  int n, k, dtype, rows;
+  Indices starts, sources;  // NULL without groups; sources NULL: row i
+  int groups;
+  int64_t group_bytes;  // from weight to weight
+};
+
+int launch_linear(Run &run, const LinearArgs &a);
+
+// Rounds rows of x for quantized weights into scratch.
+int launch_quantize(Run &run, Codes *codes, Floats x, int rows, int k);
+
+// The rows of one block: those of one weight.
+struct RowTile {
+  int first, rows;
+  const char *w;
+};
+
+// Tile number `index` of tile_rows rows; rows 0: there is none.
+__device__ inline RowTile row_tile(const LinearArgs &a, int index, int tile_rows) {
+  if (!a.starts) {
+    int first = index * tile_rows;
+    return {first, (int)smaller(tile_rows, a.rows - first), a.w};
+  }
+  for (int e = 0; e < a.groups; e++) {
+    int count = a.starts[e + 1] - a.starts[e], tiles = (int)ceil_div(count, tile_rows);
+    if (index < tiles) {
+      int at = index * tile_rows;
+      return {a.starts[e] + at, (int)smaller(tile_rows, count - at), a.w + e * a.group_bytes};
+    }
+    index -= tiles;
+  }
+  return {0, 0, a.w};
+}
+
+// The row of x behind row i of dst.
+__device__ inline int64_t source(const LinearArgs &a, int i) { return a.sources ? a.sources[i] : i; }
+
+// An upper bound of the number of row tiles, which the host knows.
+inline unsigned row_tiles(const LinearArgs &a, int tile_rows) {
+  int64_t tiles = ceil_div(a.rows, tile_rows);
+  return (unsigned)(a.starts ? smaller(a.rows, tiles + a.groups) : tiles);
+}
+
+// linear_tensor.cu, linear_quant.cu
+int launch_linear_tensor(Run &run, const LinearArgs &a);
+int launch_linear_quant(Run &run, const LinearArgs &a);
+
+}  // namespace msgl
+
+#endif

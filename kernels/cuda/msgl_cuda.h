@@ -1,0 +1,61 @@
+// msgl_cuda.h: the boundary of the CUDA kernels.
+//
+// The operations are msgl.h's, on memory of the device. msgl_cuda_submit puts them
+// on a stream, one call a list, and waits for nothing: whoever calls it owns the
+// stream, the memory and the events. The same source, compiled by g++ against emu/,
+// runs on the CPU.
+//
+// What depends on the content of memory (ids, slots, pages) is checked by the kernels
+// themselves: the first operation that finds an index out of range says so in the
+// status word, and the operations behind it do nothing.
+#ifndef MSGL_CUDA_H
+#define MSGL_CUDA_H
+
+#include "../cpu/msgl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// A submission.
+typedef struct {
+  uint64_t stream;         // cudaStream_t
+  uint64_t scratch;        // device memory that is free until the operations have run
+  uint64_t scratch_bytes;
+  uint64_t status;         // a word of device memory: 0 when all operations have run, else see msgl_cuda_status
+  uint64_t needed;         // out: the scratch that the operations need
+  int32_t failed;          // out: the operation that could not be submitted; those before it were
+  int32_t reserved;
+} msgl_cuda_run;
+
+// Submits ops[0..n). MSGL_ERR_MEMORY with needed > scratch_bytes: nothing was
+// submitted, there has to be more scratch. MSGL_ERR_DEVICE: see msgl_cuda_message.
+int msgl_cuda_submit(msgl_cuda_run *run, const msgl_op *ops, int n);
+
+// The code in a status word, and the operation that left it.
+static inline int msgl_cuda_status(int *op, int32_t word) {
+  *op = (word >> 8) - 1;
+  return word & 255;
+}
+
+// What a device has to say about MSGL_ERR_DEVICE.
+const char *msgl_cuda_message(void);
+
+// Bytes of a weight of n rows and k columns, in the layout of pack.cc.
+size_t msgl_cuda_weight_bytes(int n, int k, int dtype);
+
+// Bytes of a panel of 16 rows, the unit in which weights are packed.
+size_t msgl_cuda_panel_bytes(int k, int dtype);
+
+// Packs m <= 16 rows of k values, in host memory, into a panel: f32 or, for bf16
+// weights, bf16 bits. See msgl_pack_panel.
+int msgl_cuda_pack_panel(void *panel, const void *rows, int from, int m, int k, int dtype);
+
+// Packs rows of a quantized type likewise. See msgl_pack_quant.
+int msgl_cuda_pack_quant(void *panel, const uint8_t *codes, const float *scales, const float *minima, int m, int k, int dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Compiles the CUDA kernels with nvcc for all GPUs that are supported, into
+# build/lib/libmsgl_cuda.a, and prints what each kernel takes. Needs no GPU. A
+# kernel whose registers spill to memory is an error, as is any warning.
+#
+# nvcc is that of CUDA_HOME, or of the PATH, or else comes with its parts from
+# PyPI (130 MB once, kept in the user's cache).
+#
+#   scripts/cuda.sh build   fails where there is no nvcc
+#   scripts/cuda.sh check   there says so and ends well
+#
+#   CUDA_HOME       a CUDA toolkit
+#   MINISGL_CACHE   cache directory (default: $XDG_CACHE_HOME/minisgl or ~/.cache/minisgl)
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+mode=${1:-build}
+cache=${MINISGL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/minisgl}
+version=13.5.37
+wheels="nvidia-cuda-nvcc==$version nvidia-cuda-crt==$version nvidia-nvvm==$version nvidia-cuda-runtime==$version nvidia-cuda-cccl==13.3.5.0.6"
+objects=$root/build/cuda
+library=$root/build/lib/libmsgl_cuda.a
+
+# Compute capabilities 8.0, 9.0 and 10.0; others of 8.0 and newer translate 8.0's PTX when it is loaded.
+targets="-gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_100,code=sm_100"
+# Multiply-adds are explicit in the source, so that the emulation rounds as the GPU does.
+flags="-std=c++17 -O3 -fmad=false -Werror all-warnings -Xptxas -v,-warn-spills -Xcompiler -fPIC,-Wall,-Wextra"
+
+say() { printf 'cuda: %s\n' "$*"; }
+
+# Without nvcc: an error, or in a check a remark.
+without() {
+  say "$*"
+  [ "$mode" = check ] || exit 1
+  say "THE KERNELS WERE NOT COMPILED WITH NVCC, only the emulation was tested"
+  exit 0
+}
+
+# Fetches nvcc and its parts from PyPI. They are unpacked elsewhere first: what is in the cache is whole.
+fetch() {
+  local dest=$cache/cuda-$version work
+  if [ ! -x "$dest/bin/nvcc" ]; then
+    say "fetching nvcc $version from PyPI (130 MB, once)" >&2
+    mkdir -p "$cache"
+    work=$(mktemp -d "$cache/cuda.XXXXXX")
+    # shellcheck disable=SC2086
+    if ! "${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" $wheels >&2; then
+      rm -rf "$work"
+      return 1
+    fi
+    for wheel in "$work"/*.whl; do "${PYTHON:-python3}" -m zipfile -e "$wheel" "$work/tree"; done
+    chmod +x "$work"/tree/nvidia/cu13/bin/* "$work"/tree/nvidia/cu13/nvvm/bin/*
+    mv -T "$work/tree/nvidia/cu13" "$dest"
+    rm -rf "$work"
+  fi
+  echo "$dest/bin/nvcc"
+}
+
+find_nvcc() {
+  if [ -n "${CUDA_HOME:-}" ]; then
+    echo "$CUDA_HOME/bin/nvcc"
+  elif ! command -v nvcc; then
+    fetch
+  fi
+}
+
+# Compiles one file, unless that was done from the same sources; keeps what ptxas says of it.
+compile() {
+  local name=$1 log=$objects/$1.log
+  [ "$(cat "$objects/$name.stamp" 2>/dev/null)" != "$stamp" ] || return 0
+  # shellcheck disable=SC2086
+  if ! "$nvcc" $flags $targets -c "$root/kernels/cuda/$name.cu" -o "$objects/$name.o" >"$log" 2>&1; then
+    grep -v '^ptxas info' "$log" >&2
+    say "nvcc failed on $name.cu" >&2
+    return 1
+  fi
+  echo "$stamp" >"$objects/$name.stamp"
+}
+
+# A line for each kernel and target: registers, shared memory of fixed size, spilled bytes.
+report() {
+  cat "$objects"/*.log | c++filt | awk '
+    /Compiling entry function/ { match($0, /msgl::[^'"'"']*/); name = substr($0, RSTART, RLENGTH)
+      gsub(/msgl::|\(anonymous namespace\)::|void /, "", name); sub(/\(.*/, "", name); target = $NF; gsub(/'"'"'/, "", target) }
+    /spill stores/ { spilled = $5 + $9 }
+    /Used [0-9]+ registers/ { shared = 0; if (match($0, /[0-9]+ bytes smem/)) shared = substr($0, RSTART, RLENGTH) + 0
+      for (i = 1; i < NF; i++) if ($i == "Used") registers = $(i + 1)
+      printf "%-44s %-8s %9d %9d %8d\n", name, target, registers, shared, spilled }' | sort
+}
+
+nvcc=$(find_nvcc) || without "there is no nvcc: CUDA_HOME is not set, the PATH has none, and PyPI could not be reached"
+[ -x "$nvcc" ] || without "$nvcc is not there"
+mkdir -p "$objects" "$root/build/lib"
+stamp=$( (cat "$root"/kernels/cuda/*.{cu,cuh,h} "$root/kernels/cpu/msgl.h"; echo "$flags $targets"; "$nvcc" --version) | sha256sum)
+say "compiling with $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p') for sm_80, sm_90a, sm_100"
+export nvcc flags targets objects root stamp
+export -f compile say
+names=$(cd "$root/kernels/cuda" && ls -- *.cu | sed 's/\.cu$//')
+echo "$names" | xargs -P "$(nproc)" -I {} bash -c 'set -euo pipefail; compile {}'
+
+rm -f "$library"
+(cd "$objects" && ar rcs "$library" $(printf '%s.o ' $names))
+report >"$objects/report.txt"
+printf '%-44s %-8s %9s %9s %8s\n' kernel target registers shared spilled
+cat "$objects/report.txt"
+spills=$(awk '$5 > 0' "$objects/report.txt")
+[ -z "$spills" ] || {
+  say "these kernels spill registers: $spills" >&2
+  exit 1
+}
+say "$(wc -l <"$objects/report.txt") kernels in $(du -h "$library" | cut -f1); none spills"
