@@ -21,7 +21,10 @@ func (t *tools) inCall() bool {
 		}
 		t.watchForEnd()
 	}
-	if t.ended {
+	switch {
+	case t.ended && !t.begun && !t.mayBeContent():
+		return t.discard()
+	case t.ended:
 		return t.breakCall()
 	}
 	if t.begun && !t.doubt {
@@ -29,6 +32,10 @@ func (t *tools) inCall() bool {
 	}
 	return false
 }
+
+// mayBeContent tells whether an object may be the answer itself, and no call: no mark
+// is before it.
+func (t *tools) mayBeContent() bool { return t.bare && t.back == 0 && !t.unsaid }
 
 // announce lets the call's begin out if its name and arguments are there. It
 // reports false if it is no call.

@@ -7,7 +7,8 @@
 // beginning of a mark is held back.
 //
 // A call comes out as soon as its name and the beginning of its arguments are
-// there. One that is no call up to there is content, as it stands. One that breaks
+// there. One that is no call up to there is content, as it stands; one that the text
+// ends within, up to there, is left out. One that breaks
 // further on keeps what the model wrote, up to the end of the call, as arguments:
 // its reader has them already, and has to check arguments anyway.
 package chatparse

@@ -109,6 +109,8 @@ func (t *tools) object() bool {
 	switch {
 	case !ok && !t.ended && t.pos <= maxHeld:
 		return false
+	case !ok && t.ended && t.unsaid: // what stands between two calls
+		return t.discard()
 	case c != '{':
 		return t.giveBack()
 	}
