@@ -10,8 +10,9 @@ import (
 //
 //   - qwen and hermes: <tool_call>{"name": …, "arguments": {…}}</tool_call>, one after
 //     the other (Qwen 2.5 and 3, Nous Hermes 2 and 3);
-//   - llama3: <|python_tag|>{"name": …, "parameters": {…}}, several with ";" between
-//     them; the tag may be missing at the beginning of the answer (Llama 3.1 to 3.3);
+//   - llama3: <|python_tag|>{"name": …, "parameters": {…}}, several with ";"
+//     or nothing between them; the tag may be missing at the beginning of the answer
+//     (Llama 3.1 to 3.3);
 //   - mistral: [TOOL_CALLS][{"name": …, "arguments": {…}}, …], or
 //     [TOOL_CALLS]name[ARGS]{…}, one after the other, of newer models.
 //

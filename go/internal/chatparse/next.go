@@ -36,7 +36,8 @@ func (t *tools) nextInList() bool {
 	return t.over()
 }
 
-// nextLlama is the state behind a call of llama3.
+// nextLlama is the state behind a call of llama3. Models sometimes leave out the
+// semicolon.
 func (t *tools) nextLlama() bool {
 	c, ok := t.skipSpace()
 	switch {
@@ -44,6 +45,9 @@ func (t *tools) nextLlama() bool {
 		return false
 	case c == ';':
 		return t.another()
+	case c == '{':
+		t.back, t.state = 0, (*tools).object
+		return true
 	}
 	return t.over()
 }
