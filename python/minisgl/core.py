@@ -44,8 +44,8 @@ class SamplingParams:
             Pydantic model class. {} allows any JSON.
         regex: The whole output matches this regular expression.
         ebnf: The output follows these rules: GBNF (root ::= ...), or Lark's syntax (start: ...).
-        structural_tag: Free text with tags whose content has a JSON schema, as sglang's:
-            a dict, or a string of JSON, with structures and triggers.
+        structural_tag: Free text with tags whose content has a JSON schema: a dict, or a
+            string of JSON, with xgrammar's ``format``, or sglang's ``structures`` and ``triggers``.
 
     At most one of json_schema, regex, ebnf and structural_tag is given. It ends the output
     where nothing more may follow, also with ignore_eos. Cut off by max_tokens, the output is

@@ -145,13 +145,22 @@ func (d *driver) complete(t *rapid.T) {
 	b := d.flying[0]
 	d.flying = d.flying[1:]
 	var tokens []int32
+	known := map[*core.Req]int{} // tokens of requests in the place of one of which the batch samples
 	for _, seq := range b.Seqs {
+		if seq.Sample && seq.End < len(seq.Req.IDs) {
+			known[seq.Req] = len(seq.Req.IDs)
+		}
 		for i := range seq.Samples() {
 			tokens = append(tokens, d.sample(t, seq, i))
 		}
 	}
 	seqs := slices.Clone(b.Seqs)
 	d.take(t, d.s.Complete(b, tokens))
+	for r, n := range known {
+		if len(r.IDs) != n {
+			t.Fatalf("request %d: a token counts twice", r.UID)
+		}
+	}
 	for _, seq := range seqs {
 		if len(seq.Draft) > 0 {
 			d.at[seq.Req.UID] = len(seq.Req.IDs) - 1
