@@ -293,6 +293,15 @@ func bombs() map[string]core.Grammar {
 		fmt.Fprintf(&wide, `"p%d":{"type":"string","pattern":"^(a|b){1,20}$"},`, i)
 	}
 	wide.WriteString(`"last":{}}}`)
+	var triggers, tags, texts []string
+	for i := range 2000 {
+		triggers = append(triggers, fmt.Sprintf(`"<%x>"`, i))
+		tags = append(tags, fmt.Sprintf(`{"begin":"<%x>","content":{"type":"regex","pattern":"(a|b){1,50}"},"end":">"}`, i))
+		texts = append(texts, `{"type":"tag","begin":"<","content":{"type":"any_text"},"end":">"}`)
+	}
+	structural := func(format string) core.Grammar {
+		return core.Grammar{Kind: core.GrammarStructural, Text: `{"format":` + format + `}`}
+	}
 	return map[string]core.Grammar{
 		"nested schema":          {Kind: core.GrammarJSONSchema, Text: deep},
 		"deeply nested schema":   {Kind: core.GrammarJSONSchema, Text: deeper},
@@ -315,6 +324,10 @@ func bombs() map[string]core.Grammar {
 		"repetitions in lark":    {Kind: core.GrammarEBNF, Text: `start: "a"~1..1000000000`},
 		"text longer than any":   {Kind: core.GrammarRegex, Text: strings.Repeat("a", maxTextBytes+1)},
 		"a long text":            {Kind: core.GrammarRegex, Text: strings.Repeat("ab?", maxTextBytes/3)},
+		"triggers":               structural(`{"type":"triggered_tags","triggers":[` + strings.Join(triggers, ",") + `],"tags":[` + strings.Join(tags, ",") + `]}`),
+		"a sequence of texts":    structural(`{"type":"sequence","elements":[` + strings.Join(texts, ",") + `]}`),
+		"texts to choose from":   structural(`{"type":"or","elements":[` + strings.Join(texts, ",") + `]}`),
+		"nested tags":            structural(strings.Repeat(`{"type":"tag","content":`, 9000) + `{"type":"any_text"}` + strings.Repeat("}", 9000)),
 		"a schema that is large": {Kind: core.GrammarJSONSchema, Text: `{"enum":["` + strings.Repeat(`x","`, 100000) + `"]}`},
 	}
 }
