@@ -122,6 +122,11 @@ bench-python: setup ## What Python costs: LLM.generate beside llm.Generate in Go
 soak: setup ## 500 clients that stream, some of which leave, for SOAKTIME=3m: answers are right, nothing leaks
 	MINISGL_SOAK=$(SOAKTIME) go test ./go/internal/server -run TestSoak -v -count 1 -timeout 1h
 
+.PHONY: bench-compare
+bench-compare: build ## Does bench/compare find a slowdown of 10%, and nothing in equal servers? (8 min, MODEL=smollm2-135m or none)
+	@go build -o bin/minisgl-bench ./bench/minisgl-bench
+	@$(PY) scripts/compare_live.py $(if $(MODEL),--model $(MODEL))
+
 .PHONY: bench-sglang
 bench-sglang: setup ## bench/serving beside sglang's own client: same requests, layout, token totals (3 min, 400 MB once)
 	@$(PY) scripts/sglang_parity.py

@@ -51,9 +51,13 @@ const (
 	defaultMixedTokens     = 128
 	defaultMemoryRatio     = 0.9
 	defaultSeed            = 42
-	maxPageSize            = 256
 	maxTPSize              = 64
-	maxRunningReqLimit     = 65536
+)
+
+// The most that a Config may ask for.
+const (
+	MaxPageSize        = 256   // tokens
+	MaxRunningRequests = 65536 // of MaxRunningReq
 )
 
 // withDefaults returns c with its zero fields filled in, or the first field
@@ -121,14 +125,14 @@ func (c Config) validate() error {
 		return core.Invalid("tp_size", "must be 1 to %d, got %d", maxTPSize, c.TPSize)
 	case c.Threads < 0 || c.Threads > 1024:
 		return core.Invalid("num_threads", "must be 0 (all cores) to 1024, got %d", c.Threads)
-	case c.MaxRunningReq < 1 || c.MaxRunningReq > maxRunningReqLimit:
-		return core.Invalid("max_running_req", "must be 1 to %d, got %d", maxRunningReqLimit, c.MaxRunningReq)
+	case c.MaxRunningReq < 1 || c.MaxRunningReq > MaxRunningRequests:
+		return core.Invalid("max_running_req", "must be 1 to %d, got %d", MaxRunningRequests, c.MaxRunningReq)
 	case c.MaxSeqLenOverride < 0:
 		return core.Invalid("max_seq_len_override", "must be positive, got %d", c.MaxSeqLenOverride)
 	case c.NumPageOverride < 0:
 		return core.Invalid("num_page_override", "must be positive, got %d", c.NumPageOverride)
-	case c.PageSize < 1 || c.PageSize > maxPageSize:
-		return core.Invalid("page_size", "must be 1 to %d, got %d", maxPageSize, c.PageSize)
+	case c.PageSize < 1 || c.PageSize > MaxPageSize:
+		return core.Invalid("page_size", "must be 1 to %d, got %d", MaxPageSize, c.PageSize)
 	case c.MaxExtendTokens < 1:
 		return core.Invalid("max_extend_tokens", "must be at least 1, got %d", c.MaxExtendTokens)
 	case !(c.MemoryRatio > 0 && c.MemoryRatio <= 1):

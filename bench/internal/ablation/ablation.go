@@ -120,14 +120,14 @@ func (c *config) check(*pflag.FlagSet) error {
 		{Flag: "output", Value: c.output, Low: 2, Top: program.MaxTokens},
 		{Flag: "rounds", Value: c.rounds, Low: 1, Top: 1000},
 		{Flag: "max-prefill-length", Value: c.base.MaxExtendTokens, Low: 1, Top: program.MaxTokens},
-		{Flag: "page-size", Value: c.base.PageSize, Low: 1, Top: maxPageSize},
-		{Flag: "max-running-requests", Value: c.base.MaxRunningReq, Low: 1, Top: maxRunningRequests},
+		{Flag: "page-size", Value: c.base.PageSize, Low: 1, Top: llm.MaxPageSize},
+		{Flag: "max-running-requests", Value: c.base.MaxRunningReq, Low: 1, Top: llm.MaxRunningRequests},
 	}
 	for _, list := range []struct {
 		flag   string
 		values []int
 		top    int
-	}{{"chunk-sizes", c.chunkSizes, program.MaxTokens}, {"page-sizes", c.pageSizes, maxPageSize}, {"max-running", c.maxRunning, maxRunningRequests}} {
+	}{{"chunk-sizes", c.chunkSizes, program.MaxTokens}, {"page-sizes", c.pageSizes, llm.MaxPageSize}, {"max-running", c.maxRunning, llm.MaxRunningRequests}} {
 		if n := len(list.values); n == 0 || n > maxValues {
 			return fmt.Errorf("--%s has %d values: want 1 to %d", list.flag, n, maxValues)
 		}
@@ -148,12 +148,6 @@ func (c *config) check(*pflag.FlagSet) error {
 	c.list, c.missing, err = c.configurations()
 	return err
 }
-
-// What the engine takes at most.
-const (
-	maxPageSize        = 256
-	maxRunningRequests = 65536
-)
 
 // noOverlap is a variable that the engine reads.
 const noOverlap = "MINISGL_DISABLE_OVERLAP_SCHEDULING"

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +23,9 @@ func (c *config) report(stdout io.Writer, outcomes []outcome) error {
 	pts := points(outcomes)
 	if err := curve.WriteText(stdout, c.axis(), pts); err != nil {
 		return err
+	}
+	if text := queueing(outcomes); text != "" {
+		fmt.Fprintln(stdout, text)
 	}
 	svg, err := curve.SVG(c.axis(), pts)
 	if err != nil {
@@ -119,6 +124,33 @@ func serverCells(load float64, outcomes []outcome) (queue, hits string) {
 	return queue, hits
 }
 
+// queueing says from which load on requests wait at the server, by its own metric:
+// one or more on average, of a load's longest-queued run. It is what the knee can be
+// checked against, which is seen from outside. "" means that the server does not tell.
+func queueing(outcomes []outcome) string {
+	mean := map[float64]float64{}
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Server.Samples > 0 {
+			mean[o.Load] = max(mean[o.Load], o.Server.MeanQueue)
+		}
+	}
+	if len(mean) == 0 {
+		return ""
+	}
+	loads := slices.Sorted(maps.Keys(mean))
+	for i, load := range loads {
+		if mean[load] < 1 {
+			continue
+		}
+		before := ""
+		if i > 0 {
+			before = fmt.Sprintf("; %.1f at %g", mean[loads[i-1]], loads[i-1])
+		}
+		return fmt.Sprintf("By the server's own metric, requests wait in its queue from %g on: %.1f on average%s.", load, mean[load], before)
+	}
+	return fmt.Sprintf("By the server's own metric, no requests wait in its queue up to %g: %.1f on average.", loads[len(loads)-1], mean[loads[len(loads)-1]])
+}
+
 // cells are the columns of a load.
 func cells(p *curve.Point, outcomes []outcome) []string {
 	queue, hits := serverCells(p.Load, outcomes)
@@ -136,7 +168,7 @@ func cells(p *curve.Point, outcomes []outcome) []string {
 
 func (c *config) markdown(pts []curve.Point, outcomes []outcome) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# Sweep of %s\n\n%s\n\n", c.title(), curve.FindKnee(c.axis(), pts))
+	fmt.Fprintf(&out, "# Sweep of %s\n\n%s %s\n\n", c.title(), curve.FindKnee(c.axis(), pts), queueing(outcomes))
 	fmt.Fprintf(&out, "| %s | %s |\n|%s\n", c.axis(), strings.Join(columns, " | "), strings.Repeat("---:|", len(columns)+1))
 	for i := range pts {
 		fmt.Fprintf(&out, "| %g | %s |\n", pts[i].Load, strings.Join(cells(&pts[i], outcomes), " | "))
@@ -153,7 +185,7 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 table{border-collapse:collapse;width:100%}th,td{padding:.3em .6em;text-align:right;border-bottom:1px solid #ddd}
 th{border-bottom:2px solid #888}.knee{padding:.8em 1em;background:#eef4fb;border-left:4px solid #4a7ebb}svg{max-width:100%;height:auto}</style></head><body>
 <h1>Sweep of {{.Title}}</h1>
-<p class="knee">{{.Knee}}</p>
+<p class="knee">{{.Knee}} {{.Queueing}}</p>
 <table><tr><th>{{.Axis}}</th>{{range .Columns}}<th>{{.}}</th>{{end}}</tr>
 {{range .Rows}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>
 {{end}}</table>
@@ -173,7 +205,7 @@ func (c *config) html(pts []curve.Point, outcomes []outcome, svg []byte) ([]byte
 	}
 	var out bytes.Buffer
 	err := page.Execute(&out, map[string]any{
-		"Title": c.title(), "Knee": curve.FindKnee(c.axis(), pts).String(), "Axis": c.axis(), "Columns": columns, "Rows": rows,
+		"Title": c.title(), "Knee": curve.FindKnee(c.axis(), pts).String(), "Queueing": queueing(outcomes), "Axis": c.axis(), "Columns": columns, "Rows": rows,
 		"Repeats": c.repeats, "Dataset": c.o.DatasetName(), "Plot": template.HTML("<svg" + string(body)), //nolint:gosec // made here, from numbers
 	})
 	if err != nil {

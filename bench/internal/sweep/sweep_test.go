@@ -36,7 +36,7 @@ func TestKneeOfAKnownServer(t *testing.T) {
 		defer hosts.Close()
 		hosts.Listen("mock", mockserver.Config{Slots: 2, TTFT: 99 * time.Millisecond, ITL: time.Millisecond})
 		p := program.Program{Name: "sweep", Command: func() *cobra.Command { return (&config{o: &serving.Options{Dial: hosts.Dial}}).command() }}
-		args := "--base-url http://mock --rates 8,200 --num-prompts 16 --dataset-name random-ids --random-input-len 4 --random-output-len 2 --warmup-requests 0 --output-dir "
+		args := "--base-url http://mock --rates 8,200 --num-prompts 64 --dataset-name random-ids --random-input-len 4 --random-output-len 2 --warmup-requests 0 --output-dir "
 		code, stdout, stderr = benchtest.Output(t.Context(), p, strings.Fields(args+dir)...)
 	})
 	if code != program.ExitOK {
@@ -45,19 +45,39 @@ func TestKneeOfAKnownServer(t *testing.T) {
 	if !strings.Contains(stdout, "The knee is between 8 and 200") || !strings.Contains(stdout, "with headroom (x0.8):") {
 		t.Errorf("no knee in\n%s", stdout)
 	}
+	benchtest.WantLines(t, stdout, `^By the server's own metric, requests wait in its queue from 200 on: [0-9]+\.[0-9] on average; 0\.[0-9] at 8\.$`)
 	file, err := os.Open(filepath.Join(dir, "sweep.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
 	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil || len(rows) != 3 || rows[1][0] != "8" || rows[2][0] != "200" || rows[2][3] != "16" {
+	if err != nil || len(rows) != 3 || rows[1][0] != "8" || rows[2][0] != "200" || rows[2][3] != "64" {
 		t.Errorf("rows %v, %v", rows, err)
 	}
-	for name, want := range map[string]string{"sweep.md": "| 200 | 16 / 0 |", "sweep.html": "<svg", "sweep.svg": "<svg"} {
+	for name, want := range map[string]string{"sweep.md": "| 200 | 64 / 0 |", "sweep.html": "requests wait in its queue from 200 on", "sweep.svg": "<svg"} {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(data), want) {
 			t.Errorf("%s: %v, no %q", name, err, want)
+		}
+	}
+}
+
+// The queue of a load is that of its run with the longest.
+func TestQueueing(t *testing.T) {
+	run := func(load, queue float64, samples int) outcome {
+		o := outcome{step: step{Load: load}}
+		o.Server.Samples, o.Server.MeanQueue = samples, queue
+		return o
+	}
+	for want, outcomes := range map[string][]outcome{
+		"": {run(1, 5, 0)},
+		"By the server's own metric, no requests wait in its queue up to 2: 0.9 on average.":          {run(1, 0, 3), run(2, 0.9, 3)},
+		"By the server's own metric, requests wait in its queue from 1 on: 1.0 on average.":           {run(2, 4, 3), run(1, 1, 3)},
+		"By the server's own metric, requests wait in its queue from 2 on: 3.0 on average; 0.2 at 1.": {run(1, 0.2, 3), run(2, 0, 3), run(2, 3, 3), run(4, 9, 3)},
+	} {
+		if got := queueing(outcomes); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
