@@ -38,6 +38,9 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, stdout)
 		}
 	}
+	if strings.Contains(stdout, "were asked for") {
+		t.Errorf("no number was asked for in\n%s", stdout)
+	}
 	var got struct {
 		Intended []float64 `json:"intended_times"`
 	}

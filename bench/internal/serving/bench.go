@@ -256,7 +256,7 @@ func (b *Bench) result(load Load, off *offer, records []record.Record) *report.R
 	if talks < len(off.requests) {
 		r.Notes = append(r.Notes, [2]string{"Conversations", fmt.Sprintf("%d of %d turns in all; a turn is sent when the one before is answered, and holds its answer", talks, len(off.requests))})
 	}
-	if talks < load.NumPrompts && d.name != "generated-shared-prefix" {
+	if talks < load.NumPrompts && load.NumPrompts < program.MaxRequests && d.name != "generated-shared-prefix" {
 		r.Notes = append(r.Notes, [2]string{"Dataset", fmt.Sprintf("has only %d usable requests, %d were asked for", talks, load.NumPrompts)})
 	}
 	return r
