@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -58,12 +59,12 @@ type HTTPOptions struct {
 	Dial           func(ctx context.Context, network, addr string) (net.Conn, error) // nil: a net.Dialer's
 }
 
-// HTTP sends JSON and reads event streams over pooled HTTP/1.1 connections, or
-// WebSockets.
+// HTTP sends JSON and reads event streams over kept HTTP/1.1 connections, or
+// WebSockets. What is not measured, and what takes a proxy, is net/http's.
 type HTTP struct {
 	client    *http.Client
 	transport *http.Transport
-	dialer    *dialer
+	wires     wires
 	opts      HTTPOptions
 	sockets   socketPool
 }
@@ -73,35 +74,50 @@ func NewHTTP(opts HTTPOptions) *HTTP {
 	if opts.Dial == nil {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
-	dialer := &dialer{dial: opts.Dial}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment, // never used for localhost
-		DialContext:         dialer.connect,
+		DialContext:         opts.Dial,
 		Protocols:           protocols,
 		DisableKeepAlives:   opts.NewConnections,
-		DisableCompression:  true, // a compressor would hold tokens back
-		MaxIdleConnsPerHost: max(opts.Connections, 2),
+		DisableCompression:  true,                     // a compressor would hold tokens back
+		MaxIdleConnsPerHost: max(opts.Connections, 2), // through a proxy
 		IdleConnTimeout:     90 * time.Second,
 		ReadBufferSize:      readBuffer,
 	}
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	client := &http.Client{Transport: transport, CheckRedirect: noRedirect}
-	return &HTTP{client: client, transport: transport, dialer: dialer, opts: opts, sockets: socketPool{dialing: make(chan struct{}, 1)}}
+	return &HTTP{client: client, transport: transport, wires: wires{dial: opts.Dial, most: max(opts.Connections, 2)}, opts: opts, sockets: socketPool{dialing: make(chan struct{}, 1)}}
 }
 
-// OpenAhead opens connections for n requests at once to a URL before they are
-// sent, unless each request is to open its own.
-func (h *HTTP) OpenAhead(ctx context.Context, url string, n int) {
-	if addr := dialAddress(url); addr != "" && !h.opts.NewConnections {
-		h.dialer.openAhead(ctx, addr, n)
+// OpenAhead opens connections for n requests at once to an address before they
+// are sent, unless each request is to open its own.
+func (h *HTTP) OpenAhead(ctx context.Context, address string, n int) {
+	to, err := url.Parse(address)
+	if err != nil || h.opts.NewConnections || h.proxied(&http.Request{URL: to}) {
+		return
 	}
+	h.wires.openAhead(ctx, to, n)
+}
+
+func (h *HTTP) proxied(req *http.Request) bool {
+	proxy, err := http.ProxyFromEnvironment(req)
+	return proxy != nil || err != nil
+}
+
+// roundTrip sends a request that is measured.
+func (h *HTTP) roundTrip(req *http.Request) (*http.Response, error) {
+	if h.proxied(req) {
+		return h.client.Do(req)
+	}
+	req.Close = h.opts.NewConnections
+	return h.wires.roundTrip(req)
 }
 
 // Close closes idle connections, and all WebSockets.
 func (h *HTTP) Close() {
-	h.dialer.closeAhead()
+	h.wires.closeIdle()
 	h.transport.CloseIdleConnections()
 	h.sockets.close()
 }
@@ -188,7 +204,7 @@ func (h *HTTP) Do(parent context.Context, call Call) *Exchange {
 	for key, value := range call.Header {
 		req.Header.Set(key, value)
 	}
-	resp, err := h.client.Do(req)
+	resp, err := h.roundTrip(req)
 	if err != nil {
 		return x.failRead(ctx, parent, record.Connect, err)
 	}
