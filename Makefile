@@ -123,7 +123,7 @@ soak: setup ## 500 clients that stream, some of which leave, for SOAKTIME=3m: an
 	MINISGL_SOAK=$(SOAKTIME) go test ./go/internal/server -run TestSoak -v -count 1 -timeout 1h
 
 .PHONY: bench-compare
-bench-compare: build ## Does bench/compare find a slowdown of 10%, and nothing in equal servers? (8 min, MODEL=smollm2-135m or none)
+bench-compare: build ## Does bench/compare find a slowdown of 10%, and nothing in equal servers? (7 min, MODEL=smollm2-135m or none)
 	@go build -o bin/minisgl-bench ./bench/minisgl-bench
 	@$(PY) scripts/compare_live.py $(if $(MODEL),--model $(MODEL))
 

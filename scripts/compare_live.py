@@ -4,7 +4,7 @@
 
 First two mock servers whose answers vary by a tenth: ten comparisons of equal ones, and one whose second server is a
 tenth slower. Then two of minisgl's own servers with a real model, each behind a proxy here: one comparison of equals,
-and one in which the second proxy hands everything on after 1.1 times the time that it took. About 8 minutes; nothing
+and one in which the second proxy hands everything on after 1.1 times the time that it took. About 7 minutes; nothing
 else should run meanwhile. Ends with an error if the slowdown is missed, or if more than one comparison of equals
 raises an alarm.
 """
@@ -29,7 +29,7 @@ REGRESSION = 3  # exit code of compare
 LIMIT = 600.0  # seconds that one comparison may take
 
 MOCK_LOAD = ["--num-prompts", "40", "--request-rate", "40", "--random-input-len", "32", "--random-output-len", "16"]
-MODEL_LOAD = ["--num-prompts", "24", "--request-rate", "6", "--random-input-len", "64", "--random-output-len", "32"]
+MODEL_LOAD = ["--num-prompts", "15", "--request-rate", "3", "--random-input-len", "64", "--random-output-len", "24"]
 
 
 @contextmanager
