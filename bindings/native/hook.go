@@ -39,24 +39,24 @@ func NextBatch(job, timeoutMs int64) (out string, err error) {
 }
 
 // RunBatch runs the batch that NextBatch described, which must happen once.
-func RunBatch(job, number int64) (err error) {
+func RunBatch(job, number int64) (none bool, err error) {
 	defer guard(&err)
 	t, err := turnOf(job, number)
 	if err != nil {
-		return err
+		return none, err
 	}
-	return t.ask(t.runs)
+	return none, t.ask(t.runs)
 }
 
 // EndBatch lets the engine go on after a batch. It is an error if the batch was
 // not run, or not rightly; its requests have then failed.
-func EndBatch(job, number int64) (err error) {
+func EndBatch(job, number int64) (none bool, err error) {
 	defer guard(&err)
 	t, err := turnOf(job, number)
 	if err != nil {
-		return err
+		return none, err
 	}
-	return t.ask(t.ends)
+	return none, t.ask(t.ends)
 }
 
 // batch is llm.BatchInfo with a number, by which RunBatch and EndBatch know it.

@@ -28,7 +28,7 @@ func openTiny(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := CloseEngine(handle); err != nil {
+		if _, err := CloseEngine(handle); err != nil {
 			t.Error(err)
 		}
 		if n := tasks.len(); n != 0 {
@@ -86,12 +86,19 @@ func mustNext(t *testing.T, job int64) batch {
 func drive(t *testing.T, job int64) (batches []batch, outs []output) {
 	t.Helper()
 	for b, ok := next(t, job); ok; b, ok = next(t, job) {
-		if err := errors.Join(RunBatch(job, b.Number), EndBatch(job, b.Number)); err != nil {
+		if err := runAndEnd(job, b.Number); err != nil {
 			t.Fatal(err)
 		}
 		batches = append(batches, b)
 	}
 	return batches, result(t, job)
+}
+
+// runAndEnd runs a batch and lets the engine go on.
+func runAndEnd(job, number int64) error {
+	_, ran := RunBatch(job, number)
+	_, ended := EndBatch(job, number)
+	return errors.Join(ran, ended)
 }
 
 func result(t *testing.T, job int64) (outs []output) {
@@ -178,9 +185,9 @@ func TestBatchMustRunOnce(t *testing.T) {
 		b := mustNext(t, job)
 		var runErr error
 		for range tc.runs {
-			runErr = RunBatch(job, b.Number)
+			_, runErr = RunBatch(job, b.Number)
 		}
-		err := EndBatch(job, b.Number)
+		_, err := EndBatch(job, b.Number)
 		if told := kindOf(t, err); told.Kind != kindInternal || !strings.Contains(told.Message, tc.hint) {
 			t.Errorf("%d runs: EndBatch says %+v", tc.runs, told)
 		}
@@ -204,23 +211,23 @@ func TestCancelReleasesAHookedJob(t *testing.T) {
 		switch state {
 		case "waiting for NextBatch":
 			b = mustNext(t, job)
-			if err := errors.Join(RunBatch(job, b.Number), EndBatch(job, b.Number)); err != nil {
+			if err := runAndEnd(job, b.Number); err != nil {
 				t.Fatal(err)
 			}
 		case "taken", "run":
 			b = mustNext(t, job)
 			if state == "run" {
-				if err := RunBatch(job, b.Number); err != nil {
+				if _, err := RunBatch(job, b.Number); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		if err := Cancel(job); err != nil {
+		if _, err := Cancel(job); err != nil {
 			t.Fatal(err)
 		}
 		finish(t, job)
 		if b.Number > 0 {
-			if err := EndBatch(job, b.Number); kindOf(t, err).Kind != kindClosed {
+			if _, err := EndBatch(job, b.Number); kindOf(t, err).Kind != kindClosed {
 				t.Errorf("%s: EndBatch after the end says %v", state, err)
 			}
 		}
@@ -236,7 +243,7 @@ func TestForgottenHookedJobEnds(t *testing.T) {
 	want := generate(t, engine)
 	job := hooked(t, engine)
 	mustNext(t, job)
-	if err := Forget(job); err != nil {
+	if _, err := Forget(job); err != nil {
 		t.Fatal(err)
 	}
 	wantUsable(t, engine, want) // a job that a hook holds up would not end
@@ -252,7 +259,7 @@ func TestCloseEngineReleasesHooks(t *testing.T) {
 	if text, err := NextBatch(jobs[1], 20); text != "" || err != nil {
 		t.Fatalf("the second job gave %q, %v while the first runs", text, err)
 	}
-	if err := CloseEngine(engine); err != nil {
+	if _, err := CloseEngine(engine); err != nil {
 		t.Fatal(err)
 	}
 	for _, job := range jobs {
@@ -261,7 +268,7 @@ func TestCloseEngineReleasesHooks(t *testing.T) {
 			t.Errorf("the job ended with %v", err)
 		}
 	}
-	if err := RunBatch(jobs[0], b.Number); err == nil {
+	if _, err := RunBatch(jobs[0], b.Number); err == nil {
 		t.Error("a batch of a closed engine ran")
 	}
 }
@@ -273,7 +280,7 @@ func TestHookedJobsTakeTurns(t *testing.T) {
 	if text, err := NextBatch(second, 20); text != "" || err != nil {
 		t.Fatalf("the second job gave %q, %v while the first runs", text, err)
 	}
-	if err := errors.Join(RunBatch(first, b.Number), EndBatch(first, b.Number)); err != nil {
+	if err := runAndEnd(first, b.Number); err != nil {
 		t.Fatal(err)
 	}
 	_, outs := drive(t, first)
@@ -286,15 +293,15 @@ func TestHookedJobsTakeTurns(t *testing.T) {
 func TestStaleBatchesAreRefused(t *testing.T) {
 	engine := openTiny(t)
 	job := hooked(t, engine)
-	if err := RunBatch(job, 1); kindOf(t, err).Kind != kindClosed {
+	if _, err := RunBatch(job, 1); kindOf(t, err).Kind != kindClosed {
 		t.Errorf("before the first batch: %v", err)
 	}
 	b := mustNext(t, job)
-	if err := errors.Join(RunBatch(job, b.Number), EndBatch(job, b.Number)); err != nil {
+	if err := runAndEnd(job, b.Number); err != nil {
 		t.Fatal(err)
 	}
-	for _, use := range []func(job, number int64) error{RunBatch, EndBatch} {
-		if err := use(job, b.Number); kindOf(t, err).Kind != kindClosed {
+	for _, use := range []func(job, number int64) (bool, error){RunBatch, EndBatch} {
+		if _, err := use(job, b.Number); kindOf(t, err).Kind != kindClosed {
 			t.Errorf("after its end: %v", err)
 		}
 	}
@@ -308,7 +315,7 @@ func TestStaleBatchesAreRefused(t *testing.T) {
 	}
 	finish(t, plain)
 	result(t, plain)
-	if err := RunBatch(99999, 1); kindOf(t, err).Kind != kindInternal {
+	if _, err := RunBatch(99999, 1); kindOf(t, err).Kind != kindInternal {
 		t.Errorf("an unknown job: %v", err)
 	}
 }
@@ -346,11 +353,12 @@ func TestPrefillBudget(t *testing.T) {
 	if n, err := PrefillBudget(engine); n != 8192 || err != nil {
 		t.Errorf("the budget is %d, %v", n, err)
 	}
-	if err := SetPrefillBudget(engine, 2); err != nil {
+	if _, err := SetPrefillBudget(engine, 2); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int64{0, -1, 8193, 1 << 62} {
-		if told := kindOf(t, SetPrefillBudget(engine, n)); told.Kind != kindInvalid || told.Field != "max_extend_tokens" {
+		_, err := SetPrefillBudget(engine, n)
+		if told := kindOf(t, err); told.Kind != kindInvalid || told.Field != "max_extend_tokens" {
 			t.Errorf("%d: %+v", n, told)
 		}
 	}

@@ -44,12 +44,12 @@ func OpenMailbox() (box int64, err error) {
 
 // CloseMailbox cancels the streams of a mailbox and drops what is in it. A
 // second call does nothing.
-func CloseMailbox(box int64) (err error) {
+func CloseMailbox(box int64) (none bool, err error) {
 	defer guard(&err)
 	if m, ok := mailboxes.remove(box); ok {
 		m.close()
 	}
-	return nil
+	return none, nil
 }
 
 // NextEvents waits for events, at most timeoutMs milliseconds, and takes all that
@@ -77,21 +77,21 @@ func NextEvents(box, timeoutMs int64) (out string, err error) {
 
 // Watch sends an event to a mailbox when a job has ended; Result then takes what
 // it gave.
-func Watch(job, box int64) (err error) {
+func Watch(job, box int64) (none bool, err error) {
 	defer guard(&err)
 	t, err := taskOf(job)
 	if err != nil {
-		return err
+		return none, err
 	}
 	m, err := mailboxOf(box)
 	if err != nil {
-		return err
+		return none, err
 	}
 	go func() {
 		<-t.done
 		m.push(event{Job: job})
 	}()
-	return nil
+	return none, nil
 }
 
 func mailboxOf(box int64) (*mailbox, error) {

@@ -8,6 +8,9 @@
 //
 // Text travels inside JSON, because a plain string argument could neither hold
 // NUL nor broken UTF-16. Every error's text is a JSON object, see errors.go.
+//
+// A function without a result returns false: of one that returns an error alone
+// gopy makes a string, which nobody frees.
 package native
 
 import (
@@ -36,18 +39,18 @@ func OpenEngine(options string) (job int64, err error) {
 		}
 		return engines.add(newEngine(e)), nil
 	}, func(result any) {
-		_ = CloseEngine(result.(int64)) // nobody is left to tell
+		_, _ = CloseEngine(result.(int64)) // nobody is left to tell
 	}), nil
 }
 
 // CloseEngine aborts what runs on an engine and frees it. A second call does
 // nothing.
-func CloseEngine(engine int64) (err error) {
+func CloseEngine(engine int64) (none bool, err error) {
 	defer guard(&err)
 	if e, ok := engines.remove(engine); ok {
-		return e.close()
+		return none, e.close()
 	}
-	return nil
+	return none, nil
 }
 
 // Generate starts to generate for a list of requests (see request). The job's
@@ -102,14 +105,14 @@ func Wait(job, timeoutMs int64) (out string, err error) {
 }
 
 // Cancel asks a job to end early. Its status tells when it has.
-func Cancel(job int64) (err error) {
+func Cancel(job int64) (none bool, err error) {
 	defer guard(&err)
 	t, err := taskOf(job)
 	if err != nil {
-		return err
+		return none, err
 	}
 	t.cancel()
-	return nil
+	return none, nil
 }
 
 // Result takes the result of a job that has ended; the job's number means
@@ -131,12 +134,12 @@ func Result(job int64) (out string, err error) {
 }
 
 // Forget cancels a job whose result nobody wants.
-func Forget(job int64) (err error) {
+func Forget(job int64) (none bool, err error) {
 	defer guard(&err)
 	if t, ok := tasks.remove(job); ok {
 		t.forget()
 	}
-	return nil
+	return none, nil
 }
 
 // Info describes an engine's model (see info).
@@ -170,13 +173,13 @@ func PrefillBudget(engine int64) (tokens int64, err error) {
 }
 
 // SetPrefillBudget changes what PrefillBudget returns, from the next batch on.
-func SetPrefillBudget(engine, tokens int64) (err error) {
+func SetPrefillBudget(engine, tokens int64) (none bool, err error) {
 	defer guard(&err)
 	e, err := engineOf(engine)
 	if err != nil {
-		return err
+		return none, err
 	}
-	return e.SetMaxExtendTokens(int(tokens))
+	return none, e.SetMaxExtendTokens(int(tokens))
 }
 
 // decode reads one JSON value and nothing else; unknown fields are errors.

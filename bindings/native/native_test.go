@@ -122,7 +122,7 @@ func TestCancelAndForget(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	job := start(untilCancelled, nil)
-	if err := Cancel(job); err != nil {
+	if _, err := Cancel(job); err != nil {
 		t.Fatal(err)
 	}
 	finish(t, job)
@@ -131,7 +131,7 @@ func TestCancelAndForget(t *testing.T) {
 	}
 	job = start(untilCancelled, nil)
 	forgotten, _ := tasks.get(job)
-	if err := Forget(job); err != nil {
+	if _, err := Forget(job); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -156,7 +156,7 @@ func TestForgottenResultIsReleased(t *testing.T) {
 			close(end)
 			finish(t, job)
 		}
-		if err := Forget(job); err != nil {
+		if _, err := Forget(job); err != nil {
 			t.Fatal(err)
 		}
 		if first == "forget" {
@@ -192,10 +192,10 @@ func TestUnknownHandlesAreErrors(t *testing.T) {
 	if _, err := Wait(99, 0); kindOf(t, err).Kind != kindInternal {
 		t.Errorf("Wait: %v", err)
 	}
-	if err := CloseEngine(99); err != nil {
+	if _, err := CloseEngine(99); err != nil {
 		t.Errorf("CloseEngine: %v", err)
 	}
-	if err := Forget(99); err != nil {
+	if _, err := Forget(99); err != nil {
 		t.Errorf("Forget: %v", err)
 	}
 }

@@ -44,12 +44,12 @@ func StartStream(engine, box int64, text string) (id int64, err error) {
 
 // CancelStream aborts a stream; events that have come before stay in the
 // mailbox. It does nothing to a stream that has ended.
-func CancelStream(id int64) (err error) {
+func CancelStream(id int64) (none bool, err error) {
 	defer guard(&err)
 	if s, ok := streams.get(id); ok {
 		s.cancel()
 	}
-	return nil
+	return none, nil
 }
 
 // run passes a request's events on, up to the last one.

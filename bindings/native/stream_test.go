@@ -18,7 +18,7 @@ func openBox(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := CloseMailbox(box); err != nil {
+		if _, err := CloseMailbox(box); err != nil {
 			t.Error(err)
 		}
 	})
@@ -81,7 +81,7 @@ func TestStreamsShareAMailbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Watch(job, box); err != nil {
+	if _, err := Watch(job, box); err != nil {
 		t.Fatal(err)
 	}
 	first := startOne(t, engine, box, `"token_ids":[1,2,3]`, 4)
@@ -146,7 +146,7 @@ func TestABadRequestEndsItsStream(t *testing.T) {
 func TestCancelledStreamsEnd(t *testing.T) {
 	engine, box := openTiny(t), openBox(t)
 	id := startOne(t, engine, box, `"token_ids":[1]`, 500)
-	if err := CancelStream(id); err != nil {
+	if _, err := CancelStream(id); err != nil {
 		t.Fatal(err)
 	}
 	all := events(t, box, 1)
@@ -156,7 +156,7 @@ func TestCancelledStreamsEnd(t *testing.T) {
 	for range 3 {
 		startOne(t, engine, box, `"token_ids":[1]`, 500)
 	}
-	if err := CloseMailbox(box); err != nil {
+	if _, err := CloseMailbox(box); err != nil {
 		t.Fatal(err)
 	}
 	waitForNoStreams(t)
@@ -171,7 +171,7 @@ func TestCancelledStreamsEnd(t *testing.T) {
 func TestClosingTheEngineEndsItsStreams(t *testing.T) {
 	engine, box := openTiny(t), openBox(t)
 	startOne(t, engine, box, `"token_ids":[1]`, 500)
-	if err := CloseEngine(engine); err != nil {
+	if _, err := CloseEngine(engine); err != nil {
 		t.Fatal(err)
 	}
 	events(t, box, 1)
