@@ -4,8 +4,9 @@
 # gopy and the goimports that it calls come from bindings/go.mod, so their
 # versions are pinned there. gopy writes its Go and C code to
 # bindings/minisgl_native (it has to lie inside the module) and compiles it
-# there; only the shared library goes into the package. It leaves libpython
-# unlinked (-dynamic-link), so it loads into any CPython of the same version.
+# there; only the shared library goes into the package, where its stub lies. It
+# leaves libpython unlinked (-dynamic-link), so it loads into any CPython of the
+# same version.
 #
 #   MINISGL_BUILD_PYTHON   the interpreter to build for (default: that of .venv)
 set -euo pipefail
@@ -40,11 +41,21 @@ sources() {
 stamp=$(sources | sha256sum | cut -d ' ' -f 1)
 [ "$(cat "$stamp_file" 2>/dev/null)" != "$stamp" ] || exit 0
 
+# once_for_all_pythons puts a go before the real one that keeps C flags as they
+# are. gopy compiles all C code with the flags of the Python; only its own file
+# needs them, and names them itself. So the kernels are compiled once.
+once_for_all_pythons() {
+  printf '#!/bin/sh\nCGO_CFLAGS="%s" CGO_LDFLAGS="%s" exec "%s" "$@"\n' \
+    "$(go env CGO_CFLAGS)" "$(go env CGO_LDFLAGS)" "$(command -v go)" >"$root/build/bin/go"
+  chmod +x "$root/build/bin/go"
+}
+
 # The workspace is off because gopy builds with -mod=mod.
 export GOWORK=off
+mkdir -p "$root/build/bin"
+once_for_all_pythons
 export PATH="$root/build/bin:$PATH"
 cd "$root/bindings"
-mkdir -p "$root/build/bin"
 go build -o "$root/build/bin" github.com/go-python/gopy golang.org/x/tools/cmd/goimports
 
 echo "native: building the Python module (a few minutes the first time)"
@@ -59,8 +70,6 @@ gopy build -vm="$python" -output="$generated" -name=$name -dynamic-link=true -sy
 # Under a new name first: a running Python may have the old library mapped.
 library=_$name$suffix
 [ -f "$generated/$library" ] || die "gopy made no $library; its output is in build/native.log"
-mkdir -p "$out"
-printf '"""The engine, built by scripts/native.sh."""\n' >"$out/__init__.py"
 cp "$generated/$library" "$out/.$library.new"
 mv -f "$out/.$library.new" "$out/$library"
 printf '%s\n' "$stamp" >"$stamp_file"

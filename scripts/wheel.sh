@@ -1,32 +1,51 @@
 #!/usr/bin/env bash
-# Builds the wheel as users do, with pip and an isolated build, and proves it: in
-# an empty environment away from the repository it generates, measures, serves.
+# Builds wheels as users do, with pip and an isolated build, and proves them: in
+# an empty environment away from the repository each generates, measures, serves.
 #
-#   PYTHON   the interpreter to build for (default: python3); 3.10 or newer
+#   scripts/wheel.sh [PYTHON...]   interpreters to build for, or "all": each of
+#                                  3.10 to 3.13 that is on PATH or among pyenv's
+#                                  (default: $PYTHON, else python3)
+#
+# The wheels are in build/wheels afterwards.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-python=${PYTHON:-python3}
 wheels=$root/build/wheels
 model=smollm2-135m
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/minisgl-wheel.XXXXXX")
-server=
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+# found prints an interpreter for each version that this machine has.
+found() {
+  local minor python
+  for minor in 10 11 12 13; do
+    for python in "python3.$minor" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$minor".*/bin/python; do
+      # pyenv has a python3.12 on PATH that fails while another version is set.
+      if "$python" -c '' 2>/dev/null; then
+        echo "$python"
+        break
+      fi
+    done
+  done
+}
 
-"$python" -m venv "$work/venv"
-pip() { "$work/venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
+# check builds, installs and tries the wheel of one interpreter.
+check() (
+  python=$1
+  work=$(mktemp -d "${TMPDIR:-/tmp}/minisgl-wheel.XXXXXX")
+  server=
+  trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+  "$python" -m venv "$work/venv"
+  pip() { "$work/venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
 
-echo "wheel: building"
-rm -rf "$wheels"
-pip wheel --no-deps --wheel-dir "$wheels" "$root"
-pip install "$wheels"/*.whl httpx
-cd "$work"
-export PATH="$work/venv/bin:$PATH"
-unset PYTHONPATH
+  echo "wheel: building with $("$python" -V)"
+  pip wheel --no-deps --wheel-dir "$work" "$root"
+  pip install "$work"/*.whl httpx
+  mv "$work"/*.whl "$wheels"
+  cd "$work"
+  export PATH="$work/venv/bin:$PATH"
+  unset PYTHONPATH
 
-echo "wheel: generating"
-python - "$model" <<'PYTHON'
+  echo "wheel: generating"
+  python - "$model" <<'PYTHON'
 import sys
 
 import minisgl
@@ -40,16 +59,27 @@ assert "Paris" in out["text"], out
 print(out["text"])
 PYTHON
 
-echo "wheel: measuring"
-python -m minisgl.benchmark.offline --model "$model" --num-seqs 6 --max-input-len 40 --max-output-len 16
+  echo "wheel: measuring"
+  python -m minisgl.benchmark.offline --model "$model" --num-seqs 6 --max-input-len 40 --max-output-len 16
 
-echo "wheel: serving"
-port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-minisgl serve --model "$model" --port "$port" --log-level error &
-server=$!
-python -m minisgl.benchmark.client --url "http://127.0.0.1:$port" --num-requests 8 --rate 8 --max-tokens 8
-minisgl-bench client --url "http://127.0.0.1:$port" --num-requests 8 --rate 8 --max-tokens 8
-kill "$server"
-wait "$server"
-server=
-echo "wheel: $(ls "$wheels") is good"
+  echo "wheel: serving"
+  port=$(python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  minisgl serve --model "$model" --port "$port" --log-level error &
+  server=$!
+  python -m minisgl.benchmark.client --url "http://127.0.0.1:$port" --num-requests 8 --rate 8 --max-tokens 8
+  minisgl-bench client --url "http://127.0.0.1:$port" --num-requests 8 --rate 8 --max-tokens 8
+  kill "$server"
+  wait "$server"
+  server=
+)
+
+pythons=("$@")
+[ $# -gt 0 ] || pythons=("${PYTHON:-python3}")
+[ "${pythons[*]}" != all ] || mapfile -t pythons < <(found)
+rm -rf "$wheels"
+mkdir -p "$wheels"
+for python in "${pythons[@]}"; do
+  check "$python"
+  echo "wheel: good with $("$python" -V)"
+done
+ls "$wheels"
