@@ -69,13 +69,18 @@ cuda-check: setup ## What of the CUDA device can be proven without a GPU
 test-python: setup
 	$(PY) -m pytest -q python/tests
 
+.PHONY: test-torch
+test-torch: setup ## Arrays, dtypes and the book's chapter with the torch that .venv can import (pip install torch)
+	@$(PY) -c 'import torch; print("torch", torch.__version__)'
+	$(PY) -m pytest python/tests/test_torch.py python/tests/test_chapter.py
+
 .PHONY: test-page
 test-page: build ## The dashboard in headless Chromium, which root gets installed
 	@scripts/chromium.sh
 	$(PY) -m pytest python/tests/test_page.py
 
 .PHONY: lint
-lint: setup $(GOLANGCI) ## gofmt, vet, golangci-lint, ruff
+lint: setup $(GOLANGCI) ## gofmt, vet, golangci-lint, ruff, mypy, stubtest
 	@out=$$(gofmt -l go kernels bindings/native bench); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	cd go && $(GOLANGCI) run ./...
 	cd kernels && $(GOLANGCI) run ./...
@@ -84,6 +89,7 @@ lint: setup $(GOLANGCI) ## gofmt, vet, golangci-lint, ruff
 	$(PY) -m ruff check python scripts
 	$(PY) -m ruff format --check python scripts
 	$(PY) -m mypy
+	$(PY) -m mypy.stubtest minisgl --ignore-missing-stub --mypy-config-file pyproject.toml
 
 $(GOLANGCI):
 	@echo "golangci-lint: building $(LINTER) (once, a few minutes)"
@@ -114,13 +120,14 @@ bench-online: setup ## What the server costs: the same load over HTTP and by llm
 	MINISGL_ONLINE=$(ROUNDS) go test ./go/internal/server -run TestOnlineNearlyEqualsOffline -v -count 1 -timeout 1h
 
 .PHONY: bench-python
-bench-python: setup ## What Python costs: LLM.generate beside llm.Generate in Go, in turns (ROUNDS=5)
-	@go build -o bin/minisgl-bench ./bench/minisgl-bench
-	@$(PY) scripts/python_cost.py --rounds $(ROUNDS) $(if $(MODEL),--model $(MODEL))
+bench-python: ROUNDS = 20
+bench-python: setup ## What Python costs: the same calls of LLM.generate and of llm.Generate in Go, in turns (ROUNDS=20)
+	MINISGL_PYTHON_COST=$(ROUNDS) go test ./bindings/native -run TestWhatPythonCosts -v -count 1 -timeout 1h
 
 .PHONY: soak
-soak: setup ## 500 clients that stream, some of which leave, for SOAKTIME=3m: answers are right, nothing leaks
+soak: setup ## 500 clients that stream, some of which leave, for SOAKTIME=3m, and 100,000 short calls from Python: nothing leaks
 	MINISGL_SOAK=$(SOAKTIME) go test ./go/internal/server -run TestSoak -v -count 1 -timeout 1h
+	MINISGL_SHORT_CALLS=100000 $(PY) -m pytest -s python/tests/test_process.py -k short_calls
 
 .PHONY: bench-compare
 bench-compare: build ## Does bench/compare find a slowdown of 10%, and nothing in equal servers? (7 min, MODEL=smollm2-135m or none)
@@ -138,8 +145,8 @@ notebooks: setup ## Execute python/notebooks in place (2 min)
 		--ExecutePreprocessor.timeout=300 python/notebooks/*.ipynb
 
 .PHONY: wheel
-wheel: setup ## Build a wheel, install it into an empty environment and try it
-	@scripts/wheel.sh
+wheel: ## Build a wheel, install it into an empty environment and try it (PYTHONS="python3.10 python3.12", or all)
+	@scripts/wheel.sh $(PYTHONS)
 
 .PHONY: fuzz
 fuzz: setup ## All fuzz targets, which share FUZZTIME (2m)
@@ -147,4 +154,4 @@ fuzz: setup ## All fuzz targets, which share FUZZTIME (2m)
 
 .PHONY: clean
 clean: ## Remove what was built here; caches outside the repository stay
-	rm -rf bin build $(VENV) python/minisgl/_native
+	rm -rf bin build $(VENV) python/minisgl/_native/{.stamp*,*.so,minisgl-bench}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +30,7 @@ def test_greedy_tokens_are_those_of_transformers(llm: LLM, expected: list[dict[s
     assert [out["prompt_tokens"] for out in outputs] == [len(ids) for ids in prompts]
 
 
-def test_outputs_are_in_the_order_of_prompts(llm: LLM) -> None:
+def test_a45_outputs_are_in_the_order_of_prompts(llm: LLM) -> None:
     prompts: list[Any] = ["a", "Hello there", [5, 6, 7], "xyz " * 20, "b"]
     params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (9, 1, 5, 2, 12)]
     together = llm.generate(prompts, params)
@@ -57,7 +59,7 @@ def test_a_shared_prefix_is_computed_once(tiny: str, cache_type: str, computed: 
     assert [out["cached_tokens"] for out in outputs] == [cached] * 15
 
 
-def test_no_prompts_give_no_outputs(llm: LLM) -> None:
+def test_a44_no_prompts_give_no_outputs(llm: LLM) -> None:
     assert llm.generate([]) == []
     assert llm.generate([], []) == []
 
@@ -82,7 +84,7 @@ def test_max_tokens_ends_at_the_context(llm: LLM) -> None:
         (["a", [10**6]], r"prompts\[1\].*1000000"),
     ],
 )
-def test_one_bad_prompt_stops_all_before_any_work(llm: LLM, prompts: Any, hint: str) -> None:
+def test_a45_one_bad_prompt_stops_all_before_any_work(llm: LLM, prompts: Any, hint: str) -> None:
     before = llm.stats()["prompt_tokens"]
     with pytest.raises(ValueError, match=hint):
         llm.generate(prompts, SHORT)
@@ -121,21 +123,28 @@ def test_the_tokenizer(llm: LLM) -> None:
     assert llm.eos_token_id == tok.eos_token_id == 258
     with pytest.raises(TypeError, match="text must be a str"):
         tok.encode(5)  # type: ignore[arg-type]
+    for other in (5, "5", None):
+        with pytest.raises(TypeError, match="ids must be a list of token ids"):
+            tok.decode(other)
 
 
-def test_threads_share_one_llm(llm: LLM) -> None:
+def test_a48_threads_share_one_llm(llm: LLM) -> None:
     prompts = [[i + 1, i + 2] for i in range(8)]
     want = [llm.generate([p], SHORT)[0]["token_ids"] for p in prompts]
 
     def ten_times(i: int) -> list[list[int]]:
-        return [llm.generate([prompts[i]], SHORT)[0]["token_ids"] for _ in range(10)]
+        got = []
+        for _ in range(10):
+            got.append(llm.generate([prompts[i]], SHORT)[0]["token_ids"])
+            gc.collect(0)
+        return got
 
     with ThreadPoolExecutor(8) as pool:
         for i, got in enumerate(pool.map(ten_times, range(8))):
             assert got == [want[i]] * 10
 
 
-def test_other_threads_run_during_generate(llm: LLM) -> None:
+def test_a48_other_threads_run_during_generate(llm: LLM) -> None:
     ended, ticks = threading.Event(), 0
 
     def tick() -> None:
@@ -165,7 +174,7 @@ def test_dtypes(tiny: str, dtype: str) -> None:
         assert len(llm.generate(["a"], SHORT)[0]["token_ids"]) == 8
 
 
-def test_two_llms_at_once(llm: LLM, tiny: str) -> None:
+def test_a49_two_llms_at_once(llm: LLM, tiny: str) -> None:
     want = llm.generate(["a"], SHORT)[0]["token_ids"]
     with LLM(tiny, dtype="float32", num_threads=1, page_size=16, max_running_req=2) as other:
         with ThreadPoolExecutor(2) as pool:
@@ -208,7 +217,21 @@ def test_the_engine_checks_options_too(tiny: str) -> None:
         LLM(tiny, page_size=10**6)
 
 
-def test_after_shutdown(tiny: str) -> None:
+def test_a49_a_cell_that_runs_again(tiny: str) -> None:
+    """A notebook's cells run inside an event loop, and a name's old LLM goes when the new one is there."""
+
+    async def run_three_times() -> list[list[int]]:
+        tokens = []
+        for _ in range(3):
+            llm = LLM(tiny, dtype="float32", num_threads=1, num_page_override=64)
+            tokens.append(llm.generate(["a"], SHORT)[0]["token_ids"])
+        return tokens
+
+    first, *others = asyncio.run(run_three_times())
+    assert others == [first] * 2
+
+
+def test_a49_after_shutdown(tiny: str) -> None:
     with LLM(tiny, dtype="float32", num_threads=1) as llm:
         llm.generate(["a"], SHORT)
     llm.shutdown()

@@ -12,7 +12,7 @@ SHORT = SamplingParams(max_tokens=np.int64(4), temperature=np.float32(0), ignore
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint16])
-def test_arrays_of_token_ids(llm: LLM, dtype: type) -> None:
+def test_a44_arrays_of_token_ids(llm: LLM, dtype: type) -> None:
     want = llm.generate([[1, 2, 3], [4, 5, 6]], SHORT)
     ids = np.array([[1, 2, 3], [4, 5, 6]], dtype)
     for prompts in (ids, list(ids), [list(row) for row in ids]):

@@ -31,6 +31,9 @@ def test_overlap_is_off_if_the_environment_says_so(monkeypatch: pytest.MonkeyPat
 
 def test_a_path_object_is_a_model_path() -> None:
     assert engine_options(Path("a") / "b", "auto", {})["model_path"] == "a/b"
+    for other in (None, 3, b"a"):
+        with pytest.raises(TypeError, match="model_path must be a str or a path"):
+            engine_options(other, "auto", {})
 
 
 def test_mini_sglangs_neutral_values_are_taken() -> None:
@@ -43,6 +46,7 @@ def test_mini_sglangs_neutral_values_are_taken() -> None:
         "use_pynccl": True,
         "offline_mode": True,
         "tp_info": None,
+        "_unique_suffix": ".pid=7",
     }
     assert engine_options("m", "auto", neutral) == {"model_path": "m", "dtype": "auto"}
 

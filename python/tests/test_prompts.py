@@ -39,7 +39,7 @@ def prompts_of(prompts: Any) -> list[Any]:
         ([""], [""]),
     ],
 )
-def test_forms_that_work(prompts: Any, want: list[Any]) -> None:
+def test_a44_forms_that_work(prompts: Any, want: list[Any]) -> None:
     assert prompts_of(prompts) == want
 
 
@@ -59,7 +59,7 @@ def test_forms_that_work(prompts: Any, want: list[Any]) -> None:
         ([[True]], r"prompts\[0\]\[0\] must be a token id"),
     ],
 )
-def test_other_forms_are_type_errors_with_a_hint(prompts: Any, hint: str) -> None:
+def test_a44_other_forms_are_type_errors_with_a_hint(prompts: Any, hint: str) -> None:
     with pytest.raises(TypeError, match=hint):
         generate_requests(prompts, None)
 
@@ -85,7 +85,7 @@ def test_params_one_for_all_or_one_each() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])
-def test_numbers_that_differ_are_a_value_error(count: int) -> None:
+def test_a45_numbers_that_differ_are_a_value_error(count: int) -> None:
     with pytest.raises(ValueError, match=f"{count} sampling_params for 3 prompts"):
         generate_requests(["a", "b", "c"], [SamplingParams()] * count)
 

@@ -22,7 +22,7 @@ def engine_options(model_path: Any, dtype: Any, kwargs: Mapping[str, Any]) -> di
         TypeError: An unknown name, or a value of the wrong type.
         ValueError: A value out of range, or one that asks for what this build lacks.
     """
-    options = {"model_path": os.fspath(model_path), "dtype": dtype_name(dtype)}
+    options: dict[str, Any] = {"model_path": _path(model_path), "dtype": dtype_name(dtype)}
     if ENV.DISABLE_OVERLAP_SCHEDULING:
         options["disable_overlap"] = True
     for name, value in kwargs.items():
@@ -33,9 +33,14 @@ def engine_options(model_path: Any, dtype: Any, kwargs: Mapping[str, Any]) -> di
             _WITHOUT_EFFECT[name](name, value)
         else:
             raise TypeError(_unknown(name))
-    if not isinstance(options["model_path"], str):
-        raise TypeError(f"model_path must be a str or a path, got {model_path!r}")
     return options
+
+
+def _path(value: Any) -> str:
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(path, str):
+        raise TypeError(f"model_path must be a str or a path, got {value!r}")
+    return path
 
 
 def dtype_name(dtype: Any) -> str:
@@ -148,4 +153,5 @@ _WITHOUT_EFFECT: dict[str, Check] = {
     "use_pynccl": as_bool,
     "offline_mode": as_bool,
     "tp_info": _one_rank,
+    "_unique_suffix": _name,
 }

@@ -75,11 +75,8 @@ def token_ids(value: Any, name: str) -> list[int]:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if not isinstance(value, (list, tuple)):
-        raise TypeError(f"{name} must be a string or a list of token ids, got {value!r}")
-    ids = [_token_id(item, name, i) for i, item in enumerate(value)]
-    if not ids:
-        raise ValueError(f"{name} is empty; a prompt needs at least one token")
-    return ids
+        raise TypeError(f"{name} must be a list of token ids, got {value!r}")
+    return [_token_id(item, name, i) for i, item in enumerate(value)]
 
 
 def _token_id(value: Any, name: str, position: int) -> int:
@@ -108,7 +105,12 @@ def _items(prompts: Any) -> list[Any]:
 def _prompt(item: Any, name: str) -> dict[str, Any]:
     if isinstance(item, str):
         return {"text": item}
-    return {"token_ids": token_ids(item, name)}
+    if not isinstance(item, (list, tuple)) and not hasattr(item, "tolist"):
+        raise TypeError(f"{name} must be a string or a list of token ids, got {item!r}")
+    ids = token_ids(item, name)
+    if not ids:
+        raise ValueError(f"{name} is empty; a prompt needs at least one token")
+    return {"token_ids": ids}
 
 
 def _params(sampling_params: Any, count: int) -> list[dict[str, Any]]:

@@ -34,8 +34,7 @@ class Tokenizer:
 
     def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
         """Returns the text of token ids."""
-        checked = token_ids(ids, "ids") if len(ids) else []
-        text: str = self._ask("Decode", token_ids=checked, special=skip_special_tokens)
+        text: str = self._ask("Decode", token_ids=token_ids(ids, "ids"), special=skip_special_tokens)
         return text
 
     def apply_chat_template(
