@@ -41,21 +41,11 @@ sources() {
 stamp=$(sources | sha256sum | cut -d ' ' -f 1)
 [ "$(cat "$stamp_file" 2>/dev/null)" != "$stamp" ] || exit 0
 
-# once_for_all_pythons puts a go before the real one that keeps C flags as they
-# are. gopy compiles all C code with the flags of the Python; only its own file
-# needs them, and names them itself. So the kernels are compiled once.
-once_for_all_pythons() {
-  printf '#!/bin/sh\nCGO_CFLAGS="%s" CGO_LDFLAGS="%s" exec "%s" "$@"\n' \
-    "$(go env CGO_CFLAGS)" "$(go env CGO_LDFLAGS)" "$(command -v go)" >"$root/build/bin/go"
-  chmod +x "$root/build/bin/go"
-}
-
 # The workspace is off because gopy builds with -mod=mod.
 export GOWORK=off
-mkdir -p "$root/build/bin"
-once_for_all_pythons
 export PATH="$root/build/bin:$PATH"
 cd "$root/bindings"
+mkdir -p "$root/build/bin"
 go build -o "$root/build/bin" github.com/go-python/gopy golang.org/x/tools/cmd/goimports
 
 echo "native: building the Python module (a few minutes the first time)"
