@@ -46,6 +46,7 @@ typedef struct {
   const char *name;
   int linear_rows;  // rows of x that LINEAR keeps in registers
   int quant_rows[2];  // the same for quantized weights, with codes of 8 and of 4 bits
+  int (*x_bytes)(int dtype);  // of one row of x, as LINEAR packs it, for a step of a weight's columns
   int attn_rows;    // (row, query head) pairs that ATTENTION keeps in registers
   msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked;
   msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample, adjust, mask, logprobs;
@@ -62,12 +63,15 @@ extern const msgl_kernels msgl_kernels_avx2, msgl_kernels_avx512, msgl_kernels_a
 // Sets *out to the kernels that msgl_isa names.
 int msgl_choose_kernels(const msgl_kernels **out);
 
-// How LINEAR splits the rows of x: `blocks` blocks of block_rows rows (the last
-// may have fewer); `group` consecutive blocks are computed together.
+// How LINEAR splits the rows of x that it computes in one pass: `blocks` blocks of
+// block_rows rows (the last may have fewer); `group` consecutive blocks are computed
+// together.
 typedef struct {
+  int64_t row, rows; // of the pass
   int steps;         // of columns: K rounded up
   int block_rows, blocks, group;
   int packed;        // whether x was packed into job->shared
+  int64_t row_bytes; // of a packed row of x
 } msgl_linear_plan;
 
 // One task of ATTENTION: rows of one request, under some of its heads, against
@@ -117,6 +121,7 @@ struct msgl_job {
   const msgl_op *op;
   const msgl_kernels *kernels;
   int threads;
+  int64_t l2_bytes;        // of a core's second cache
   int nphases;
   msgl_phase phases[MSGL_MAX_PHASES];
   msgl_linear_plan linear;
@@ -167,7 +172,6 @@ typedef struct {
   int cols;
   int head;   // bytes of scales and minima, before the values
   int bytes;  // of the panel
-  int x;      // bytes of one row of x, as LINEAR packs it
 } msgl_step;
 
 // Bytes of an element of a dense weight or of a cache.
@@ -177,12 +181,11 @@ static inline msgl_step msgl_step_of(int dtype) {
   msgl_quant q = msgl_quant_of(dtype);
   if (q.bits == 0) {
     int bytes = 2 * MSGL_PANEL * (int)msgl_elem_size(dtype);
-    return (msgl_step){2, 0, bytes, 2 * (int)sizeof(float)};
+    return (msgl_step){2, 0, bytes};
   }
   int groups = MSGL_QUANT_STEP / q.group;
   int head = groups * MSGL_PANEL * (q.wide ? 4 : 2) * (q.minimum ? 2 : 1);
-  int x = MSGL_QUANT_STEP + (MSGL_QUANT_STEP / MSGL_X_GROUP + groups) * 4;
-  return (msgl_step){MSGL_QUANT_STEP, head, head + MSGL_QUANT_STEP * MSGL_PANEL * q.bits / 8, x};
+  return (msgl_step){MSGL_QUANT_STEP, head, head + MSGL_QUANT_STEP * MSGL_PANEL * q.bits / 8};
 }
 
 // Bytes of one packed panel with `steps` steps of columns.
@@ -193,16 +196,14 @@ static inline int64_t msgl_ceil_div(int64_t a, int64_t b) { return (a + b - 1) /
 // Steps of a packed weight of k columns.
 static inline int msgl_steps(int64_t k, int dtype) { return (int)msgl_ceil_div(k, msgl_step_of(dtype).cols); }
 
-// Bytes of a row of x, packed for a weight of so many steps; quant_impl.h says what
+// Bytes of a row of x, packed for a weight of k columns; quant_impl.h says what
 // more there is for quantized ones.
-static inline int64_t msgl_packed_row(int64_t steps, int dtype) {
-  int64_t x = msgl_step_of(dtype).x;
-  return steps * (msgl_quant_of(dtype).bits ? 2 * x + 4 : x);
+static inline int64_t msgl_packed_row(const msgl_kernels *kernels, int64_t k, int dtype) {
+  int64_t x = kernels->x_bytes(dtype);
+  return msgl_steps(k, dtype) * (msgl_quant_of(dtype).bits ? 2 * x + 4 : x);
 }
 
-static inline int64_t msgl_packed_rows(const msgl_linear_plan *p, int64_t rows, int dtype) {
-  return rows * msgl_packed_row(p->steps, dtype);
-}
+static inline int64_t msgl_packed_rows(const msgl_linear_plan *p, int64_t rows) { return rows * p->row_bytes; }
 
 // Steps that one item of packing x takes.
 static inline int64_t msgl_pack_range(const msgl_linear_plan *p, int dtype) {

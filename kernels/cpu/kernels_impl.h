@@ -19,6 +19,7 @@ const msgl_kernels KERNELS(MSGL_ISA) = {
     .name = NAME(MSGL_ISA),
     .linear_rows = LINEAR_ROWS,
     .quant_rows = {QUANT8_ROWS, QUANT4_ROWS},
+    .x_bytes = x_bytes,
     .attn_rows = ATTN_ROWS,
     .embed = embed,
     .rms_norm = rms_norm,

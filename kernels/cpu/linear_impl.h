@@ -18,27 +18,27 @@ ALWAYS int stream_panels(int quant, int rows) {
   if (quant) return rows == 1 ? 8 : rows == 2 ? 4 : 2;
   return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
 }
-#define STREAM_TILES(X) X(8, 1) X(8, 2) ROWS_1_6(X, 4) ROWS_1_6(X, 2) ROWS_7_12(X, 2)
-#define BLOCKED_TILES(X) ROWS_1_6(X, 2) ROWS_7_12(X, 2) ROWS_1_6(X, 1) ROWS_7_12(X, 1)
-#define QUANT_STREAM_TILES(X) X(8, 1) X(4, 1) X(4, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
-#define QUANT_BLOCKED_TILES(X) ROWS_1_6(X, 2) ROWS_1_6(X, 1)
+#define STREAM_TILES(X, T) X(T, 8, 1) X(T, 8, 2) ROWS_1_6(X, T, 4) ROWS_1_6(X, T, 2) ROWS_7_12(X, T, 2)
+#define BLOCKED_TILES(X, T) ROWS_1_6(X, T, 2) ROWS_7_12(X, T, 2) ROWS_1_6(X, T, 1) ROWS_7_12(X, T, 1)
+#define QUANT_STREAM_TILES(X, T) X(T, 8, 1) X(T, 4, 1) X(T, 4, 2) X(T, 2, 3) X(T, 2, 4) X(T, 2, 5) X(T, 2, 6)
+#define QUANT_BLOCKED_TILES(X, T) ROWS_1_6(X, T, 2) ROWS_1_6(X, T, 1)
 #elif defined(MSGL_ISA_AVX2) || defined(__aarch64__)
-enum { LINEAR_ROWS = 4, QUANT8_ROWS = 2, QUANT4_ROWS = 4, BLOCKED_PANELS = 1 };
-ALWAYS int stream_panels(int quant, int rows) { return quant ? (rows == 1 ? 4 : 1) : rows == 1 ? 4 : rows == 2 ? 2 : 1; }
-#define STREAM_TILES(X) X(4, 1) X(2, 1) X(2, 2) X(1, 3) X(1, 4)
-#define BLOCKED_TILES(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4)
-#define QUANT_STREAM_TILES(X) X(4, 1) X(2, 1) X(1, 2) X(1, 3) X(1, 4)
-#define QUANT_BLOCKED_TILES(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4)
+enum { LINEAR_ROWS = 6, QUANT8_ROWS = 4, QUANT4_ROWS = 4, BLOCKED_PANELS = 1 };
+ALWAYS int stream_panels(int quant, int rows) { return quant ? (rows == 1 ? 4 : 1) : rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+#define STREAM_TILES(X, T) X(T, 4, 1) X(T, 2, 1) X(T, 2, 2) X(T, 2, 3) X(T, 1, 4) X(T, 1, 5) X(T, 1, 6)
+#define BLOCKED_TILES(X, T) ROWS_1_6(X, T, 1)
+#define QUANT_STREAM_TILES(X, T) X(T, 4, 1) X(T, 2, 1) X(T, 1, 2) X(T, 1, 3) X(T, 1, 4)
+#define QUANT_BLOCKED_TILES(X, T) X(T, 1, 1) X(T, 1, 2) X(T, 1, 3) X(T, 1, 4)
 #else
 enum { LINEAR_ROWS = 3, QUANT8_ROWS = 2, QUANT4_ROWS = 2, BLOCKED_PANELS = 1 };
 ALWAYS int stream_panels(int quant, int rows) { return rows == 1 && !quant ? 2 : 1; }
-#define STREAM_TILES(X) X(2, 1) X(1, 2) X(1, 3)
-#define BLOCKED_TILES(X) X(1, 1) X(1, 2) X(1, 3)
-#define QUANT_STREAM_TILES(X) X(1, 1) X(1, 2)
-#define QUANT_BLOCKED_TILES(X) X(1, 1) X(1, 2)
+#define STREAM_TILES(X, T) X(T, 2, 1) X(T, 1, 2) X(T, 1, 3)
+#define BLOCKED_TILES(X, T) X(T, 1, 1) X(T, 1, 2) X(T, 1, 3)
+#define QUANT_STREAM_TILES(X, T) X(T, 1, 1) X(T, 1, 2)
+#define QUANT_BLOCKED_TILES(X, T) X(T, 1, 1) X(T, 1, 2)
 #endif
-#define ROWS_1_6(X, np) X(np, 1) X(np, 2) X(np, 3) X(np, 4) X(np, 5) X(np, 6)
-#define ROWS_7_12(X, np) X(np, 7) X(np, 8) X(np, 9) X(np, 10) X(np, 11) X(np, 12)
+#define ROWS_1_6(X, T, np) X(T, np, 1) X(T, np, 2) X(T, np, 3) X(T, np, 4) X(T, np, 5) X(T, np, 6)
+#define ROWS_7_12(X, T, np) X(T, np, 7) X(T, np, 8) X(T, np, 9) X(T, np, 10) X(T, np, 11) X(T, np, 12)
 
 enum {
   MAX_PANELS = 8,
@@ -70,14 +70,6 @@ ALWAYS vf weights(int dtype, const char *w, int half, int v) {
   if (dtype == MSGL_F16) return vld_f16((const uint16_t *)w + half * LANES + v * VW);
   vu u = vldu(w + v * VW * 4);
   return half ? (vf)(u & 0xffff0000u) : (vf)(u << 16);
-}
-
-// Bytes of one row of x for a step of columns.
-ALWAYS int x_bytes(int dtype) {
-#if defined(MSGL_BF16_DOT)
-  if (dtype == MSGL_BF16) return 4;
-#endif
-  return msgl_step_of(dtype).x;
 }
 
 #if defined(MSGL_BF16_DOT)
@@ -112,7 +104,7 @@ ALWAYS void pair_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][N
     UNROLL for (int b = 0; b < nb; b++) {
       vf xv = vset1(x[2 * b + half]);
       UNROLL for (int p = 0; p < np; p++) {
-        UNROLL for (int v = 0; v < NV; v++) acc[p][b][v] = vfma(wv[p][v], xv, acc[p][b][v]);
+        UNROLL for (int v = 0; v < NV; v++) vadd_product(&acc[p][b][v], wv[p][v], xv);
       }
     }
   }
@@ -203,50 +195,33 @@ ALWAYS void run_tile(int dtype, int stream, int np, int nb, const linear_tile *t
 #define STREAM(dtype, np, nb) case TILE_KEY(np, nb): run_tile(dtype, 1, np, nb, t); return;
 #define CHUNKED(dtype, np, nb) case TILE_KEY(np, nb): run_tile(dtype, 0, np, nb, t); return;
 
+#define WEIGHT_TYPES(X)                                    \
+  X(f32, MSGL_F32, STREAM_TILES, BLOCKED_TILES)            \
+  X(bf16, MSGL_BF16, STREAM_TILES, BLOCKED_TILES)          \
+  X(f16, MSGL_F16, STREAM_TILES, BLOCKED_TILES)            \
+  X(q8, MSGL_Q8, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)  \
+  X(q4, MSGL_Q4, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)  \
+  X(q4m, MSGL_Q4M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES) \
+  X(q6, MSGL_Q6, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)  \
+  X(q8m, MSGL_Q8M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
+
 // Functions stream_<type> and chunk_<type>. A panel that is left over takes the
 // other kernel: it is one stream either way.
 #define TILES(type, dtype, STREAM_LIST, CHUNK_LIST)                      \
   static void chunk_##type(int np, int nb, const linear_tile *t) {       \
-    switch (TILE_KEY(np, nb)) { CHUNK_LIST(CHUNKED_##type) }             \
+    switch (TILE_KEY(np, nb)) { CHUNK_LIST(CHUNKED, dtype) }             \
   }                                                                      \
   static void stream_##type(int np, int nb, const linear_tile *t) {      \
-    switch (TILE_KEY(np, nb)) { STREAM_LIST(STREAM_##type) }             \
+    switch (TILE_KEY(np, nb)) { STREAM_LIST(STREAM, dtype) }             \
     chunk_##type(np, nb, t);                                             \
   }
-#define STREAM_f32(np, nb) STREAM(MSGL_F32, np, nb)
-#define CHUNKED_f32(np, nb) CHUNKED(MSGL_F32, np, nb)
-#define STREAM_bf16(np, nb) STREAM(MSGL_BF16, np, nb)
-#define CHUNKED_bf16(np, nb) CHUNKED(MSGL_BF16, np, nb)
-#define STREAM_f16(np, nb) STREAM(MSGL_F16, np, nb)
-#define CHUNKED_f16(np, nb) CHUNKED(MSGL_F16, np, nb)
-#define STREAM_q8(np, nb) STREAM(MSGL_Q8, np, nb)
-#define CHUNKED_q8(np, nb) CHUNKED(MSGL_Q8, np, nb)
-#define STREAM_q4(np, nb) STREAM(MSGL_Q4, np, nb)
-#define CHUNKED_q4(np, nb) CHUNKED(MSGL_Q4, np, nb)
-#define STREAM_q4m(np, nb) STREAM(MSGL_Q4M, np, nb)
-#define CHUNKED_q4m(np, nb) CHUNKED(MSGL_Q4M, np, nb)
-#define STREAM_q6(np, nb) STREAM(MSGL_Q6, np, nb)
-#define CHUNKED_q6(np, nb) CHUNKED(MSGL_Q6, np, nb)
-#define STREAM_q8m(np, nb) STREAM(MSGL_Q8M, np, nb)
-#define CHUNKED_q8m(np, nb) CHUNKED(MSGL_Q8M, np, nb)
-TILES(f32, MSGL_F32, STREAM_TILES, BLOCKED_TILES)
-TILES(bf16, MSGL_BF16, STREAM_TILES, BLOCKED_TILES)
-TILES(f16, MSGL_F16, STREAM_TILES, BLOCKED_TILES)
-TILES(q8, MSGL_Q8, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
-TILES(q4, MSGL_Q4, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
-TILES(q4m, MSGL_Q4M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
-TILES(q6, MSGL_Q6, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
-TILES(q8m, MSGL_Q8M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
+WEIGHT_TYPES(TILES)
 
 typedef void (*tile_fn)(int np, int nb, const linear_tile *t);
-static const tile_fn stream_tile[] = {
-    [MSGL_F32] = stream_f32, [MSGL_BF16] = stream_bf16, [MSGL_Q8] = stream_q8,   [MSGL_Q4] = stream_q4,
-    [MSGL_Q4M] = stream_q4m, [MSGL_Q6] = stream_q6,     [MSGL_Q8M] = stream_q8m, [MSGL_F16] = stream_f16,
-};
-static const tile_fn chunk_tile[] = {
-    [MSGL_F32] = chunk_f32, [MSGL_BF16] = chunk_bf16, [MSGL_Q8] = chunk_q8,   [MSGL_Q4] = chunk_q4,
-    [MSGL_Q4M] = chunk_q4m, [MSGL_Q6] = chunk_q6,     [MSGL_Q8M] = chunk_q8m, [MSGL_F16] = chunk_f16,
-};
+#define STREAM_ENTRY(type, dtype, STREAM_LIST, CHUNK_LIST) [dtype] = stream_##type,
+#define CHUNK_ENTRY(type, dtype, STREAM_LIST, CHUNK_LIST) [dtype] = chunk_##type,
+static const tile_fn stream_tile[] = {WEIGHT_TYPES(STREAM_ENTRY)};
+static const tile_fn chunk_tile[] = {WEIGHT_TYPES(CHUNK_ENTRY)};
 
 // Packs steps [first, last) of a row for a bf16 weight. out: where the first step of
 // the block has this row; x: the row, from its first step on
@@ -286,19 +261,27 @@ ALWAYS void pack_row(char *block, const float *x, int cols, int b, int nb, int f
   }
 }
 
+// The rows of x or dst that a pass computes.
+ALWAYS msgl_tensor rows_of_pass(const msgl_linear_plan *p, const msgl_tensor *t) {
+  msgl_tensor rows = *t;
+  rows.addr = (uint64_t)(uintptr_t)msgl_row(t, p->row);
+  rows.rows = (int32_t)p->rows;
+  return rows;
+}
+
 // Items: blocks x ranges of msgl_pack_range steps.
 static void linear_pack(const msgl_job *job, int thread, int64_t from, int64_t to) {
   (void)thread;
   const msgl_linear_plan *p = &job->linear;
-  const msgl_tensor *x = &job->op->t[1];
+  const msgl_tensor x = rows_of_pass(p, &job->op->t[1]);
   int dtype = job->op->t[2].dtype;
   int64_t range = msgl_pack_range(p, dtype), ranges = msgl_ceil_div(p->steps, range);
   for (int64_t item = from; item < to; item++) {
     int64_t row = item / ranges * p->block_rows, first = item % ranges * range;
-    int64_t rows = msgl_min(p->block_rows, x->rows - row), last = msgl_min(first + range, p->steps);
-    char *block = job->shared + msgl_packed_rows(p, row, dtype);
+    int64_t rows = msgl_min(p->block_rows, p->rows - row), last = msgl_min(first + range, p->steps);
+    char *block = job->shared + msgl_packed_rows(p, row);
     for (int64_t b = 0; b < rows; b++) {
-      pack_row(block, msgl_row(x, row + b), x->cols, (int)b, (int)rows, (int)first, (int)last, dtype);
+      pack_row(block, msgl_row(&x, row + b), x.cols, (int)b, (int)rows, (int)first, (int)last, dtype);
     }
   }
 }
@@ -306,8 +289,9 @@ static void linear_pack(const msgl_job *job, int thread, int64_t from, int64_t t
 // What the functions below need to know of the operation.
 typedef struct {
   const msgl_linear_plan *plan;
-  const msgl_tensor *dst, *w, *bias;
-  const char *x;   // packed, or the only row
+  const msgl_tensor *w, *bias;
+  msgl_tensor dst; // the rows of the pass
+  const char *x;   // packed, or the only row of the pass
   msgl_step step;
   size_t panel;    // bytes
   int full;        // panels without padding
@@ -315,8 +299,9 @@ typedef struct {
 
 ALWAYS linear_ctx linear_open(const msgl_job *job) {
   const msgl_op *op = job->op;
-  linear_ctx c = {&job->linear, &op->t[0], &op->t[2], &op->t[3], NULL, msgl_step_of(op->t[2].dtype), 0, 0};
-  c.x = c.plan->packed ? job->shared : (const char *)msgl_f32(&op->t[1]);
+  linear_ctx c = {.plan = &job->linear, .w = &op->t[2], .bias = &op->t[3], .step = msgl_step_of(op->t[2].dtype)};
+  c.dst = rows_of_pass(c.plan, &op->t[0]);
+  c.x = c.plan->packed ? job->shared : (const char *)msgl_row(&op->t[1], c.plan->row);
   c.panel = msgl_panel_bytes(c.plan->steps, c.w->dtype);
   c.full = c.w->rows / MSGL_PANEL;
   return c;
@@ -331,7 +316,7 @@ static void store_partial(const linear_ctx *c, const float *tile, int64_t row, i
   int first = c->full * MSGL_PANEL, n = c->w->rows - first;
   const float *bias = c->bias->addr ? msgl_f32(c->bias) + first : NULL;
   for (int64_t b = 0; b < rows; b++) {
-    float *out = msgl_row(c->dst, row + b) + first;
+    float *out = msgl_row(&c->dst, row + b) + first;
     for (int i = 0; i < n; i++) out[i] = bias ? tile[b * LANES + i] + bias[i] : tile[b * LANES + i];
   }
 }
@@ -347,7 +332,7 @@ ALWAYS void split_x(linear_tile *t, const char *block, const msgl_linear_plan *p
 // Items: panels.
 static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t to) {
   linear_ctx c = linear_open(job);
-  int rows = c.dst->rows, widest = stream_panels(msgl_quant_of(c.w->dtype).bits, rows);
+  int rows = c.dst.rows, widest = stream_panels(msgl_quant_of(c.w->dtype).bits, rows);
   float *own = (float *)(job->own + (size_t)thread * job->own_bytes);
   for (int64_t p = from; p < to;) {
     int np = widest;
@@ -357,8 +342,8 @@ static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t
     split_x(&t, c.x, c.plan, 0, rows, c.w->dtype);
     t.ahead = t.w + AHEAD;
     t.ahead_step = c.step.bytes;
-    t.c = partial ? own : msgl_f32(c.dst) + p * MSGL_PANEL;
-    t.ldc = partial ? LANES : (size_t)c.dst->stride;
+    t.c = partial ? own : msgl_f32(&c.dst) + p * MSGL_PANEL;
+    t.ldc = partial ? LANES : (size_t)c.dst.stride;
     t.bias = !partial && c.bias->addr ? msgl_f32(c.bias) + p * MSGL_PANEL : NULL;
     stream_tile[c.w->dtype](np, rows, &t);
     if (partial) store_partial(&c, own, 0, rows);
@@ -371,20 +356,20 @@ static void blocked_panels(const linear_ctx *c, float *own, int64_t p, int np, i
   const msgl_linear_plan *plan = c->plan;
   int partial = p >= c->full, chunk = (int)msgl_max(1, CHUNK / c->step.bytes);
   int64_t first_row = (int64_t)block * plan->block_rows;
-  int64_t end_row = msgl_min((int64_t)end * plan->block_rows, c->dst->rows);
+  int64_t end_row = msgl_min((int64_t)end * plan->block_rows, c->dst.rows);
   for (int k = 0; k < plan->steps; k += chunk) {
     linear_tile t = {.w = panel_at(c, p) + (size_t)k * (size_t)c->step.bytes, .panel = c->panel, .begin = k == 0};
     t.steps = (int)msgl_min(chunk, plan->steps - k);
     int last = k + t.steps == plan->steps;
-    t.ldc = partial ? LANES : (size_t)c->dst->stride;
+    t.ldc = partial ? LANES : (size_t)c->dst.stride;
     t.bias = last && !partial && c->bias->addr ? msgl_f32(c->bias) + p * MSGL_PANEL : NULL;
     // Each block of rows fetches its share of the chunk that comes next.
     const char *next = last ? panel_at(c, p + np) : t.w + (size_t)t.steps * (size_t)c->step.bytes;
     t.ahead_step = c->step.bytes / (end - block);
     for (int64_t row = first_row; row < end_row; row += plan->block_rows) {
       int nb = (int)msgl_min(plan->block_rows, end_row - row);
-      split_x(&t, c->x + msgl_packed_rows(plan, row, c->w->dtype), plan, k, nb, c->w->dtype);
-      t.c = partial ? own + (row - first_row) * LANES : msgl_row(c->dst, row) + p * MSGL_PANEL;
+      split_x(&t, c->x + msgl_packed_rows(plan, row), plan, k, nb, c->w->dtype);
+      t.c = partial ? own + (row - first_row) * LANES : msgl_row(&c->dst, row) + p * MSGL_PANEL;
       t.ahead = next;
       chunk_tile[c->w->dtype](np, nb, &t);
       next += (size_t)t.ahead_step * (size_t)t.steps;

@@ -63,7 +63,7 @@ ALWAYS void pack_slot(const msgl_moe_plan *p, char *to, const float *row, int co
   const msgl_linear_plan *plan = down ? &g->down : &g->gate_up;
   int64_t within = slot - g->first, block = within / plan->block_rows * plan->block_rows;
   int rows = (int)msgl_min(plan->block_rows, g->rows - block);
-  to += msgl_packed_rows(plan, g->first + block, dtype);
+  to += msgl_packed_rows(plan, g->first + block);
   pack_row(to, row, cols, (int)(within - block), rows, 0, plan->steps, dtype);
 }
 
@@ -91,7 +91,7 @@ ALWAYS void moe_linear(const msgl_job *job, int thread, int64_t from, int64_t to
     int64_t end = first + msgl_ceil_div(plan->blocks, plan->group) * panels;
     if (from >= end) continue;
     float *dst = (down ? (float *)p->x : p->gate_up) + (int64_t)g->first * outputs;
-    char *x = (down ? p->act : p->x) + msgl_packed_rows(plan, g->first, w->dtype);
+    char *x = (down ? p->act : p->x) + msgl_packed_rows(plan, g->first);
     size_t weight = (size_t)g->expert * (size_t)panels * msgl_panel_bytes(plan->steps, w->dtype);
     msgl_op one = {.kind = MSGL_LINEAR};
     one.t[0] = (msgl_tensor){(uint64_t)(uintptr_t)dst, g->rows, outputs, outputs, MSGL_F32};

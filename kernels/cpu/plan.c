@@ -4,8 +4,8 @@
 #include "plan.h"
 
 enum {
-  SERIAL_PACK = 16384,  // LINEAR's copy of x below this costs less than a barrier
-  L2_BYTES = 640 << 10, // what LINEAR lets packed rows of x take of a core's L2 cache
+  SERIAL_PACK = 16384,    // LINEAR's copy of x below this costs less than a barrier
+  LINEAR_BYTES = 16 << 20, // of LINEAR's copy of x; more rows than that allows are computed in several passes
 };
 
 // Whether every element of an index operand, [1, n], is in [0, limit).
@@ -49,13 +49,19 @@ static int plan_rms_norm(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
-void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t rows, int64_t cols, int dtype) {
+// Rows of x that are computed together may take half of a core's L2 cache.
+void msgl_split_linear(msgl_linear_plan *p, const msgl_job *job, int64_t rows, int64_t cols, int dtype) {
+  const msgl_kernels *kernels = job->kernels;
   int bits = msgl_quant_of(dtype).bits, most = bits ? kernels->quant_rows[bits == 4] : kernels->linear_rows;
+  p->row = 0;
+  p->rows = rows;
   p->steps = msgl_steps(cols, dtype);
   p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, most));
   p->blocks = (int)msgl_ceil_div(rows, p->block_rows);
-  p->group = (int)msgl_min(p->blocks, msgl_max(1, L2_BYTES / msgl_packed_rows(p, p->block_rows, dtype)));
-  p->packed = msgl_quant_of(dtype).bits || dtype == MSGL_BF16 || rows > 1 || cols % 2;
+  p->row_bytes = msgl_packed_row(kernels, cols, dtype);
+  int64_t block_bytes = (int64_t)p->block_rows * p->steps * kernels->x_bytes(dtype);
+  p->group = (int)msgl_min(p->blocks, msgl_max(1, job->l2_bytes / 2 / block_bytes));
+  p->packed = bits || dtype == MSGL_BF16 || rows > 1 || cols % 2;
 }
 
 static int plan_linear(msgl_job *job, const msgl_op *op) {
@@ -64,10 +70,13 @@ static int plan_linear(msgl_job *job, const msgl_op *op) {
   code = both(code, both(view(dst, MSGL_F32, x->rows, w->rows), optional(bias, MSGL_F32, 1, w->rows)));
   if (code != MSGL_OK || x->rows == 0) return code;
   msgl_linear_plan *p = &job->linear;
-  int64_t rows = x->rows;
-  msgl_split_linear(p, job->kernels, rows, w->cols, w->dtype);
+  int64_t row = job->next_row, most = msgl_max(1, LINEAR_BYTES / msgl_packed_row(job->kernels, w->cols, w->dtype));
+  int64_t rows = msgl_min(x->rows - row, most);
+  job->next_row = row + rows < x->rows ? row + rows : 0;
+  msgl_split_linear(p, job, rows, w->cols, w->dtype);
+  p->row = row;
   if (p->packed) {
-    if ((code = msgl_need_shared(job, (size_t)msgl_packed_rows(p, rows, w->dtype))) != MSGL_OK) return code;
+    if ((code = msgl_need_shared(job, (size_t)msgl_packed_rows(p, rows))) != MSGL_OK) return code;
     add_phase(job, job->kernels->linear_pack, p->blocks * msgl_ceil_div(p->steps, msgl_pack_range(p, w->dtype)), 1,
               rows * w->cols < SERIAL_PACK);
   }

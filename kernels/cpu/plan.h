@@ -37,7 +37,7 @@ static inline void add_phase(msgl_job *job, msgl_phase_fn run, int64_t items, in
 }
 
 // Splits `rows` rows of `cols` columns into blocks for LINEAR with weights of the type.
-void msgl_split_linear(msgl_linear_plan *p, const msgl_kernels *kernels, int64_t rows, int64_t cols, int dtype);
+void msgl_split_linear(msgl_linear_plan *p, const msgl_job *job, int64_t rows, int64_t cols, int dtype);
 
 // Bytes of scratch that a thread needs to run a plan.
 static inline size_t msgl_linear_own(const msgl_linear_plan *p) {

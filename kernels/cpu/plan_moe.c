@@ -20,15 +20,15 @@ typedef struct {
 
 static int64_t whole_panels(int64_t rows) { return msgl_ceil_div(rows, MSGL_PANEL) * MSGL_PANEL; }
 
-static int check_moe(sizes *s, const msgl_op *op) {
+static int check_moe(sizes *s, const msgl_kernels *kernels, const msgl_op *op) {
   const msgl_tensor *dst = &op->t[0], *x = &op->t[1], *logits = &op->t[2], *gate_up = &op->t[3], *down = &op->t[4];
   *s = (sizes){x->rows, x->cols, down->cols, logits->cols, op->i[0], 0, 0};
   int code = both(packed(gate_up, x->cols), packed(down, down->cols));
   code = both(code, both(columns(x, MSGL_F32, gate_up->cols), view(dst, MSGL_F32, s->m, s->h)));
   code = both(code, view(logits, MSGL_F32, s->m, s->e));
   if (code != MSGL_OK) return code;
-  s->packed_h = msgl_packed_row(msgl_steps(s->h, gate_up->dtype), gate_up->dtype);
-  s->packed_f = msgl_packed_row(msgl_steps(s->f, down->dtype), down->dtype);
+  s->packed_h = msgl_packed_row(kernels, s->h, gate_up->dtype);
+  s->packed_f = msgl_packed_row(kernels, s->f, down->dtype);
   if (s->e < 1 || s->k < 1 || s->k > s->e) return MSGL_ERR_SHAPE;
   if (gate_up->rows != s->e * whole_panels(2 * s->f) || down->rows != s->e * whole_panels(s->h)) return MSGL_ERR_SHAPE;
   return MSGL_OK;
@@ -95,8 +95,8 @@ static int add_phases(msgl_job *job, const sizes *s) {
   size_t own = 0;
   for (int g = 0; g < p->ngroups; g++) {
     msgl_moe_group *group = &p->groups[g];
-    msgl_split_linear(&group->gate_up, job->kernels, group->rows, s->h, gate_up_type);
-    msgl_split_linear(&group->down, job->kernels, group->rows, s->f, down_type);
+    msgl_split_linear(&group->gate_up, job, group->rows, s->h, gate_up_type);
+    msgl_split_linear(&group->down, job, group->rows, s->f, down_type);
     group->gate_up.packed = group->down.packed = 1;
     group->gate_up_item = gate_up;
     group->down_item = down;
@@ -117,7 +117,7 @@ static int add_phases(msgl_job *job, const sizes *s) {
 
 int msgl_plan_moe(msgl_job *job, const msgl_op *op) {
   sizes s;
-  int code = check_moe(&s, op);
+  int code = check_moe(&s, job->kernels, op);
   if (code != MSGL_OK || s.m == 0) return code;
   msgl_moe_plan *p = &job->moe;
   int64_t row_bytes = s.k * (msgl_max(s.packed_h, 4 * s.h) + 8 * s.f + s.packed_f);

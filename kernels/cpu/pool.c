@@ -184,6 +184,14 @@ static int cpus(void) {
   return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+static int64_t l2_bytes(void) {
+  long bytes = 0;
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+  return bytes > 0 ? bytes : 512 << 10;
+}
+
 static int start_workers(msgl_pool *p) {
   for (int i = 1; i < p->threads; i++) {
     p->workers[i] = (struct msgl_worker){p, i};
@@ -207,6 +215,7 @@ int msgl_pool_new(msgl_pool **out, int threads) {
   p->spin_ns = threads <= cpus() ? SPIN_NS : 0;
   p->job.kernels = kernels;
   p->job.threads = threads;
+  p->job.l2_bytes = l2_bytes();
   pthread_mutex_init(&p->mutex, NULL);
   pthread_cond_init(&p->wake, NULL);
   atomic_store(&p->turn, 1);

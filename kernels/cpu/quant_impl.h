@@ -12,40 +12,45 @@
 // left, it adds zero, which changes nothing: batch invariance holds.
 //
 // A packed block of nb rows: [steps] steps, [steps] steps of what was left, then
-// bytes [steps][nb]: whether something was. A step: codes int8 [16][nb][4], scales
-// f32 [2][nb], and for each group of the weight [groups][nb]: int32
-// -zero * sum(x), or, where groups have minima, f32 sum(x) * x's scale.
+// bytes [steps][nb]: whether something was. A step: codes int8 [16][nb][4], or,
+// where the kernels want them wide (x_code_bytes), int16 [16][2][nb][2]: the two
+// even ones of four columns, then the odd ones; scales f32 [2][nb], and for each
+// group of the weight [groups][nb]: int32 -zero * sum(x), or, where groups have
+// minima, f32 sum(x) * x's scale.
 
 ALWAYS vi vset1i(int32_t x) { return (vi)vset1(0) + x; }
 
-// A sum of integers in the making: w unsigned bytes of `bits` bits, x signed
-// bytes; each 32-bit lane adds up its four products.
+// A sum of integers in the making: w unsigned codes, x signed ones; each 32-bit
+// lane adds up the products of its four columns.
 #if defined(MSGL_ISA_AVX2)
 // Sums of 16 bits have room for the 8 times 2 products of a group of codes of 4
-// bits (8 * 2 * 15 * 127 = 30480). Codes of 8 bits go in halves.
-typedef struct {
-  __m256i low, high;
-} int_sum;
-ALWAYS int_sum sum_begin(int32_t start) {
-  (void)start;
-  return (int_sum){_mm256_setzero_si256(), _mm256_setzero_si256()};
-}
-ALWAYS int_sum sum_add(int bits, int_sum s, vu w, vi x) {
-  s.low = _mm256_add_epi16(s.low, _mm256_maddubs_epi16((__m256i)(bits == 4 ? w : w & 0x0f0f0f0fu), (__m256i)x));
-  if (bits == 8) s.high = _mm256_add_epi16(s.high, _mm256_maddubs_epi16((__m256i)(w >> 4 & 0x0f0f0f0fu), (__m256i)x));
+// bits (8 * 2 * 15 * 127 = 30480). Codes of 8 bits are widened, two columns at a
+// time, and summed in 32 bits.
+ALWAYS int x_code_bytes(int bits) { return bits == 8 ? 2 : 1; }
+ALWAYS vi sum_begin(int bits, int32_t start) { return bits == 8 ? vset1i(start) : vset1i(0); }
+ALWAYS vi sum_add(int bits, vi s, vu w, vi x) {
+  if (bits == 8) {
+    s += (vi)_mm256_madd_epi16((__m256i)w, (__m256i)x);
+  } else {
+    s = (vi)_mm256_add_epi16((__m256i)s, _mm256_maddubs_epi16((__m256i)w, (__m256i)x));
+  }
   // Compilers would make a tree of the sums, which takes more registers than there are.
-  __asm__("" : "+x"(s.low));
-  if (bits == 8) __asm__("" : "+x"(s.high));
+  __asm__("" : "+x"(s));
   return s;
 }
-ALWAYS vi sum_end(int bits, int_sum s, int32_t start) {
-  vi sum = (vi)_mm256_madd_epi16(s.low, _mm256_set1_epi16(1)) + start;
-  return bits == 8 ? sum + (vi)_mm256_madd_epi16(s.high, _mm256_set1_epi16(16)) : sum;
+ALWAYS vi sum_end(int bits, vi s, int32_t start) {
+  return bits == 8 ? s : (vi)_mm256_madd_epi16((__m256i)s, _mm256_set1_epi16(1)) + start;
 }
 #else
-typedef vi int_sum;
-ALWAYS int_sum sum_begin(int32_t start) { return vset1i(start); }
-ALWAYS int_sum sum_add(int bits, int_sum s, vu w, vi x) {
+ALWAYS int x_code_bytes(int bits) {
+  (void)bits;
+  return 1;
+}
+ALWAYS vi sum_begin(int bits, int32_t start) {
+  (void)bits;
+  return vset1i(start);
+}
+ALWAYS vi sum_add(int bits, vi s, vu w, vi x) {
   (void)bits;
 #if defined(MSGL_ISA_AVX512)
   return (vi)_mm512_dpbusd_epi32((__m512i)s, (__m512i)w, (__m512i)x);
@@ -54,11 +59,32 @@ ALWAYS int_sum sum_add(int bits, int_sum s, vu w, vi x) {
   return s;
 #endif
 }
-ALWAYS vi sum_end(int bits, int_sum s, int32_t start) {
+ALWAYS vi sum_end(int bits, vi s, int32_t start) {
   (void)bits, (void)start;
   return s;
 }
 #endif
+
+// Parts of a line of codes that meet x one after the other: columns 0 to 3 and 4 to
+// 7 of codes of 4 bits, even and odd columns of wide ones.
+ALWAYS int line_parts(int bits) { return bits == 4 || x_code_bytes(bits) == 2 ? 2 : 1; }
+ALWAYS vu line_part(int bits, vu line, int part) {
+  if (line_parts(bits) == 1) return line;
+#if defined(MSGL_ISA_AVX2)
+  if (bits == 8) return part ? (vu)_mm256_srli_epi16((__m256i)line, 8) : line & 0x00ff00ffu;
+#endif
+  return (part ? line >> 4 : line) & 0x0f0f0f0fu;
+}
+
+// Bytes of one row of x, as it is packed, for a step of columns.
+ALWAYS int x_bytes(int dtype) {
+  const msgl_quant q = msgl_quant_of(dtype);
+#if defined(MSGL_BF16_DOT)
+  if (dtype == MSGL_BF16) return 4;
+#endif
+  if (q.bits == 0) return 2 * (int)sizeof(float);
+  return MSGL_QUANT_STEP * x_code_bytes(q.bits) + (MSGL_QUANT_STEP / MSGL_X_GROUP + MSGL_QUANT_STEP / q.group) * 4;
+}
 
 // Where the scale of output n of a group stands, or its minimum.
 ALWAYS const char *scale_at(const msgl_quant *q, const char *head, int group, int minima, int n) {
@@ -90,16 +116,15 @@ ALWAYS int32_t load_i32(const char *p) {
 }
 
 // The sums of integers of one group: sum[p][b] over its columns.
-ALWAYS void group_sums(const msgl_quant *q, int np, int nb, int_sum sum[MAX_PANELS][TILE_ROWS][NV], const char *lines, size_t panel,
+ALWAYS void group_sums(const msgl_quant *q, int np, int nb, vi sum[MAX_PANELS][TILE_ROWS][NV], const char *lines, size_t panel,
                        const char *x, size_t ahead, int stream) {
-  const int per_line = 8 / q->bits;  // groups of four columns
-  for (int l = 0; l < q->group / 4 / per_line; l++) {
-    UNROLL for (int half = 0; half < per_line; half++) {
+  const int columns = 32 / q->bits;  // of a line
+  for (int l = 0; l < q->group / columns; l++) {
+    UNROLL for (int part = 0; part < line_parts(q->bits); part++) {
       vu w[MAX_PANELS][NV];
       UNROLL for (int p = 0; p < np; p++) {
         UNROLL for (int v = 0; v < NV; v++) {
-          vu u = vldu(lines + (size_t)p * panel + v * VW * 4);
-          w[p][v] = per_line == 1 ? u : (half ? u >> 4 : u) & 0x0f0f0f0fu;
+          w[p][v] = line_part(q->bits, vldu(lines + (size_t)p * panel + v * VW * 4), part);
         }
       }
       UNROLL for (int b = 0; b < nb; b++) {
@@ -121,20 +146,21 @@ ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][
   const msgl_quant q = msgl_quant_of(dtype);
   const int groups = MSGL_QUANT_STEP / q.group, group_bytes = q.group * LANES * q.bits / 8;
   const msgl_step step = msgl_step_of(dtype);
-  const float *scales = (const float *)(x + MSGL_QUANT_STEP * nb);
+  const int row_bytes = x_code_bytes(q.bits);
+  const float *scales = (const float *)(x + MSGL_QUANT_STEP * row_bytes * nb);
   const char *rest = (const char *)(scales + MSGL_QUANT_STEP / MSGL_X_GROUP * nb);
   UNROLL for (int p = 0; p < np && stream; p++) {
     UNROLL for (int i = 0; i < step.head; i += LINE) __builtin_prefetch(w + (size_t)p * panel + ahead + i, 0, 3);
   }
   for (int g = 0; g < groups; g++) {
-    int_sum sum[MAX_PANELS][TILE_ROWS][NV];
+    vi sum[MAX_PANELS][TILE_ROWS][NV];
     UNROLL for (int b = 0; b < nb; b++) {
       int32_t start = q.minimum ? 0 : load_i32(rest + (g * nb + b) * 4);
       UNROLL for (int p = 0; p < np; p++) {
-        UNROLL for (int v = 0; v < NV; v++) sum[p][b][v] = sum_begin(start);
+        UNROLL for (int v = 0; v < NV; v++) sum[p][b][v] = sum_begin(q.bits, start);
       }
     }
-    group_sums(&q, np, nb, sum, w + step.head + g * group_bytes, panel, x + (size_t)(g * q.group * nb), ahead, stream);
+    group_sums(&q, np, nb, sum, w + step.head + g * group_bytes, panel, x + (size_t)(g * q.group * row_bytes * nb), ahead, stream);
     UNROLL for (int p = 0; p < np; p++) {
       UNROLL for (int v = 0; v < NV; v++) {
         vf scale = group_scale(&q, w + (size_t)p * panel, g, 0, v);
@@ -177,12 +203,24 @@ ALWAYS float quant_group(int8_t *codes, const float *x, float largest, float *le
   return scale;
 }
 
+// Writes four codes of x to row b of a packed step: those of columns 4 * quad on.
+ALWAYS void put_codes(char *step, const int8_t *codes, int quad, int b, int nb, int bytes) {
+  if (bytes == 1) {
+    memcpy(step + (quad * nb + b) * 4, codes, 4);
+    return;
+  }
+  for (int odd = 0; odd < 2; odd++) {
+    int16_t wide[2] = {codes[odd], codes[odd + 2]};
+    memcpy(step + ((quad * 2 + odd) * nb + b) * 4, wide, 4);
+  }
+}
+
 // Writes the codes and scales of a group of x to row b of a packed step.
 ALWAYS void put_group(char *step, const msgl_quant *q, int g, int b, int nb, const int8_t *codes, float scale) {
-  const int x_groups = MSGL_QUANT_STEP / MSGL_X_GROUP, parts = MSGL_X_GROUP / q->group;
-  char *scales = step + MSGL_QUANT_STEP * nb, *sums = scales + x_groups * nb * 4;
+  const int x_groups = MSGL_QUANT_STEP / MSGL_X_GROUP, parts = MSGL_X_GROUP / q->group, bytes = x_code_bytes(q->bits);
+  char *scales = step + MSGL_QUANT_STEP * bytes * nb, *sums = scales + x_groups * nb * 4;
   memcpy(scales + (g * nb + b) * 4, &scale, 4);
-  for (int i = 0; i < MSGL_X_GROUP; i += 4) memcpy(step + (g * MSGL_X_GROUP + i) * nb + 4 * b, codes + i, 4);
+  for (int i = 0; i < MSGL_X_GROUP; i += 4) put_codes(step, codes + i, (g * MSGL_X_GROUP + i) / 4, b, nb, bytes);
   for (int part = 0; part < parts; part++) {
     int32_t sum = 0;
     for (int i = 0; i < q->group; i++) sum += codes[part * q->group + i];
@@ -195,7 +233,7 @@ ALWAYS void put_group(char *step, const msgl_quant *q, int g, int b, int nb, con
 // Packs row b of a block of nb rows. x: the row
 ALWAYS void pack_quant_row(char *block, const float *x, int cols, int b, int nb, int steps, int dtype) {
   const msgl_quant q = msgl_quant_of(dtype);
-  const int bytes = msgl_step_of(dtype).x * nb;
+  const int bytes = x_bytes(dtype) * nb;
   const float far = MSGL_OUTLIER * MSGL_OUTLIER * sum_squares(x, cols) / (float)cols;
   char *more = block + (size_t)steps * (size_t)bytes, *flags = more + (size_t)steps * (size_t)bytes;
   static const int8_t none[MSGL_X_GROUP];

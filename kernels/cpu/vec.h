@@ -72,6 +72,17 @@ ALWAYS vf vfma(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32
 ALWAYS vf vfma(vf a, vf b, vf c) { return a * b + c; }
 #endif
 #endif
+
+// *sum += a * b, for tiles that take all registers: compilers would give the sum
+// another register each time, and move loads of what comes next before it.
+ALWAYS void vadd_product(vf *sum, vf a, vf b) {
+#if defined(MSGL_ISA_AVX2)
+  __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(*sum) : "x"(a), "x"(b));
+#else
+  *sum = vfma(a, b, *sum);
+#endif
+}
+
 // vmax and vmin return b where either is a NaN: put the constant first to let NaNs through.
 
 // VW bfloat16 values as floats.

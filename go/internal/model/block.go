@@ -79,10 +79,17 @@ func newMLP(c Config, lay layout, ld Loader, prefix string) *mlp {
 	return m
 }
 
+// forward goes by slices of the rows, which share the memory between the
+// projections: it would be most of a long batch's.
 func (m *mlp) forward(l *ops.List, s *Scratch) {
-	l.Linear(s.GateUp, s.Hidden, m.gateUp, m.gateUpBias)
-	l.ActMul(s.ActPart, s.GateUp, m.activation)
-	l.AllGather(s.Act, s.ActPart)
-	l.Linear(s.HiddenPart, s.Act, m.down, m.downBias)
-	l.AllGather(s.Hidden, s.HiddenPart)
+	for from := 0; from < int(s.Hidden.Rows); from += mlpRows {
+		n := min(mlpRows, int(s.Hidden.Rows)-from)
+		hidden, part := s.Hidden.Below(from, n), s.HiddenPart.Below(from, n)
+		gateUp, act, actPart := s.GateUp.Head(n), s.Act.Head(n), s.ActPart.Head(n)
+		l.Linear(gateUp, hidden, m.gateUp, m.gateUpBias)
+		l.ActMul(actPart, gateUp, m.activation)
+		l.AllGather(act, actPart)
+		l.Linear(part, act, m.down, m.downBias)
+		l.AllGather(hidden, part)
+	}
 }

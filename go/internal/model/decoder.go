@@ -147,7 +147,7 @@ func (s *Scratch) forRows(rows, samples int) Scratch {
 	return Scratch{
 		Residual: s.Residual.Head(rows), Hidden: s.Hidden.Head(rows), HiddenPart: s.HiddenPart.Head(rows),
 		QKV: s.QKV.Head(rows), Attn: s.Attn.Head(rows), AttnPart: s.AttnPart.Head(rows),
-		GateUp: s.GateUp.Head(rows), Act: s.Act.Head(rows), ActPart: s.ActPart.Head(rows), Router: s.Router.Head(rows),
+		GateUp: s.GateUp, Act: s.Act, ActPart: s.ActPart, Router: s.Router.Head(rows),
 		Final: s.Final.Head(samples), Logits: s.Logits.Head(samples), LogitsPart: s.LogitsPart.Head(samples),
 	}
 }

@@ -123,12 +123,15 @@ type Scratch struct {
 	Hidden, HiddenPart ops.Tensor // [M, hidden]
 	QKV                ops.Tensor // [M, (Q+2·KV)·D] of the rank's heads
 	Attn, AttnPart     ops.Tensor // [M, Q·D]
-	GateUp             ops.Tensor // [M, 2·intermediate] of the rank
-	Act, ActPart       ops.Tensor // [M, intermediate]
+	GateUp             ops.Tensor // [mlpRows, 2·intermediate] of the rank
+	Act, ActPart       ops.Tensor // [mlpRows, intermediate]
 	Router             ops.Tensor // [M, experts]
 	Final              ops.Tensor // [S, hidden]
 	Logits, LogitsPart ops.Tensor // [S, vocab]
 }
+
+// mlpRows is the number of rows that an mlp computes at a time.
+const mlpRows = 1024
 
 // NewScratch allocates activations for batches of up to rows tokens and logits
 // for up to samples of them.
@@ -150,8 +153,8 @@ func NewScratch(c Config, rows, samples int, alloc func(rows, cols int) ops.Tens
 		Hidden:   alloc(rows, c.HiddenSize),
 		QKV:      alloc(rows, (q+2*kv)*c.HeadDim),
 		Attn:     alloc(rows, c.Heads*c.HeadDim),
-		GateUp:   alloc(rows, 2*inner),
-		Act:      alloc(rows, c.IntermediateSize),
+		GateUp:   alloc(min(rows, mlpRows), 2*inner),
+		Act:      alloc(min(rows, mlpRows), c.IntermediateSize),
 		Router:   alloc(rows, c.MoE.NumExperts),
 		Final:    alloc(samples, c.HiddenSize),
 		Logits:   alloc(samples, c.VocabSize),
