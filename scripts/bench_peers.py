@@ -52,7 +52,8 @@ def environment() -> Path:
     if not ready.exists():
         print("peers: building llama-cpp-python for this machine (some minutes, once)", file=sys.stderr)
         run([sys.executable, "-m", "venv", str(ENVIRONMENT)])
-        build = os.environ | {"CMAKE_ARGS": "-DGGML_NATIVE=ON"}
+        # Without the library for images, which takes longer to build than all else.
+        build = os.environ | {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF"}
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         run([*pip, "--no-binary", "llama-cpp-python", "llama-cpp-python", "gguf"], env=build)
         ready.touch()

@@ -16,6 +16,7 @@ import (
 	"github.com/minisgl/minisgl/bench/internal/onebatchserver"
 	"github.com/minisgl/minisgl/bench/internal/program"
 	"github.com/minisgl/minisgl/bench/internal/replay"
+	"github.com/minisgl/minisgl/bench/internal/scaling"
 	"github.com/minisgl/minisgl/bench/internal/selftest"
 	"github.com/minisgl/minisgl/bench/internal/serving"
 	"github.com/minisgl/minisgl/bench/internal/sweep"
@@ -30,6 +31,7 @@ var programs = []program.Program{
 	onebatch.Program,
 	onebatchserver.Program,
 	replay.Program,
+	scaling.Program,
 	selftest.Program,
 	serving.Program,
 	sweep.Program,

@@ -38,7 +38,25 @@ func WritePlot(path string, axis Axis, points []Point) error {
 	if err := CheckPlotName(path); err != nil {
 		return err
 	}
-	data, err := render(axis, points, strings.ToLower(filepath.Ext(path)))
+	all, err := draws(axis, points)
+	if err != nil {
+		return fmt.Errorf("curve: %w", err)
+	}
+	return Write(path, all)
+}
+
+// SVG draws the same as text for an HTML page.
+func SVG(axis Axis, points []Point) ([]byte, error) {
+	all, err := draws(axis, points)
+	if err != nil {
+		return nil, fmt.Errorf("curve: %w", err)
+	}
+	return render(all, ".svg")
+}
+
+// Write draws plots, one below the other, into a file whose name CheckPlotName takes.
+func Write(path string, all []*plot.Plot) error {
+	data, err := render(all, strings.ToLower(filepath.Ext(path)))
 	if err != nil {
 		return err
 	}
@@ -48,15 +66,9 @@ func WritePlot(path string, axis Axis, points []Point) error {
 	return nil
 }
 
-// SVG draws the same as text for an HTML page.
-func SVG(axis Axis, points []Point) ([]byte, error) { return render(axis, points, ".svg") }
-
-func render(axis Axis, points []Point, format string) ([]byte, error) {
-	all, err := draws(axis, points)
-	if err != nil {
-		return nil, fmt.Errorf("curve: %w", err)
-	}
+func render(all []*plot.Plot, format string) ([]byte, error) {
 	var out bytes.Buffer
+	var err error
 	if format == ".png" {
 		canvas := vgimg.PngCanvas{Canvas: vgimg.New(plotWidth, plotHeight)}
 		tile(draw.New(canvas), all)
