@@ -46,15 +46,15 @@ ALWAYS void scores(int nr, float *s, const float *q, const float *kt, int d, lin
   for (int j = 0; j < BLOCK; j += 2 * VW) {
     vf acc[2][ATTN_ROWS][2];
     UNROLL for (int i = 0; i < 4 * nr; i++) acc[i % 2][i / 4][i / 2 % 2] = vset1(0);
-    for (int k = 0; k < d; k += 2) {
+    for (int k = 0; k < d; k += 8) {
       prefetch_lines(ahead);
-      UNROLL for (int odd = 0; odd < 2; odd++) {
-        const float *kp = kt + (size_t)(k + odd) * BLOCK + j, *qp = q + (size_t)(k + odd) * (size_t)nr;
+      UNROLL for (int i = 0; i < 8; i++) {
+        const float *kp = kt + (size_t)(k + i) * BLOCK + j, *qp = q + (size_t)(k + i) * (size_t)nr;
         vf k0 = vld(kp), k1 = vld(kp + VW);
         UNROLL for (int r = 0; r < nr; r++) {
           vf qv = vset1(qp[r]);
-          acc[odd][r][0] = vfma(qv, k0, acc[odd][r][0]);
-          acc[odd][r][1] = vfma(qv, k1, acc[odd][r][1]);
+          acc[i % 2][r][0] = vfma(qv, k0, acc[i % 2][r][0]);
+          acc[i % 2][r][1] = vfma(qv, k1, acc[i % 2][r][1]);
         }
       }
     }
@@ -181,12 +181,12 @@ ALWAYS vf word_part(int dtype, vi words, int part) {
 }
 
 // kt[d][32]: the block's keys, transposed. Words of 32 bits change places as one
-// and are split after that.
+// and are split after that. VW rows at a time, over all their elements: rows lie so
+// that the cache could not hold a line of each until its other half is wanted.
 ALWAYS void transpose_keys(int dtype, float *kt, const block_rows *b, int d) {
-  const int size = (int)msgl_elem_size(dtype), per_word = 4 / size;
-  int i = 0;
-  for (; i + per_word * VW <= d; i += per_word * VW) {
-    for (int j = 0; j < BLOCK; j += VW) {
+  const int size = (int)msgl_elem_size(dtype), per_word = 4 / size, whole = d / (per_word * VW) * per_word * VW;
+  for (int j = 0; j < BLOCK; j += VW) {
+    for (int i = 0; i < whole; i += per_word * VW) {
       vi r[VW];
       UNROLL for (int l = 0; l < VW; l++) r[l] = (vi)vldu(b->k[j + l] + i * size);
       transpose(r);
@@ -197,7 +197,7 @@ ALWAYS void transpose_keys(int dtype, float *kt, const block_rows *b, int d) {
       }
     }
   }
-  for (; i < d; i++) {
+  for (int i = whole; i < d; i++) {
     for (int j = 0; j < BLOCK; j++) kt[(size_t)i * BLOCK + (size_t)j] = load_one(dtype, b->k[j], i);
   }
 }

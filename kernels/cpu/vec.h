@@ -87,9 +87,14 @@ ALWAYS void vadd_product(vf *sum, vf a, vf b) {
 
 // VW bfloat16 values as floats.
 ALWAYS vf vld_bf16(const uint16_t *p) {
+#if defined(MSGL_ISA_AVX2)
+  // One instruction, of which gcc 12 makes four.
+  return (vf)((vu)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)) << 16);
+#else
   vh h;
   memcpy(&h, p, sizeof h);
   return (vf)(__builtin_convertvector(h, vu) << 16);
+#endif
 }
 
 // Rounds to bfloat16, to nearest even. A NaN stays one.
@@ -133,9 +138,13 @@ ALWAYS void vst_f16(uint16_t *p, vf v) {
 
 // VW signed bytes as floats.
 ALWAYS vf vld_i8(const void *p) {
+#if defined(MSGL_ISA_AVX2)
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+#else
   vb b;
   memcpy(&b, p, sizeof b);
   return __builtin_convertvector(__builtin_convertvector(b, vi), vf);
+#endif
 }
 
 // VW values from i on of a row of any dense type.
