@@ -29,7 +29,8 @@ REGRESSION = 3  # exit code of compare
 LIMIT = 600.0  # seconds that one comparison may take
 
 MOCK_LOAD = ["--num-prompts", "40", "--request-rate", "40", "--random-input-len", "32", "--random-output-len", "16"]
-MODEL_LOAD = ["--num-prompts", "15", "--request-rate", "3", "--random-input-len", "64", "--random-output-len", "24"]
+# One at a time: where requests queue, one schedule differs from the next by more than a tenth.
+MODEL_LOAD = ["--num-prompts", "20", "--max-concurrency", "1", "--random-input-len", "64", "--random-output-len", "24"]
 
 
 @contextmanager
