@@ -169,6 +169,65 @@ def test_a_bad_grammar_is_a_400(client: openai.OpenAI, body: dict[str, Any], par
     assert refused.value.param == param
 
 
+TAG: dict[str, Any] = {
+    "type": "tag",
+    "begin": "<n>",
+    "content": {"type": "regex", "pattern": "[0-9]{2}"},
+    "end": "</n>",
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"structured_outputs": {"regex": "[ab]{4}!"}}, "[ab]{4}!"),
+        ({"structured_outputs": {"choice": ["red", "green"]}}, "red|green"),
+        ({"structured_outputs": {"grammar": 'root ::= "<" [a-c]{3} ">"'}}, "<[a-c]{3}>"),
+        ({"structured_outputs": {"json": {"enum": ["x", 7]}}}, '"x"|7'),
+        ({"structured_outputs": {"structural_tag": {"type": "structural_tag", "format": TAG}}}, "<n>[0-9]{2}</n>"),
+        ({"response_format": {"type": "structural_tag", "format": TAG}}, "<n>[0-9]{2}</n>"),
+        ({"guided_choice": ["yes", "no"]}, "yes|no"),
+    ],
+)
+def test_every_name_of_a_grammar(client: openai.OpenAI, fields: dict[str, Any], want: str) -> None:
+    chat = client.chat.completions.create(model="m", messages=ASK, max_tokens=40, extra_body=fields)
+    assert re.fullmatch(want, chat.choices[0].message.content or ""), chat
+    plain = client.completions.create(model="m", prompt="x", max_tokens=40, extra_body=fields)
+    assert re.fullmatch(want, plain.choices[0].text), plain
+
+
+def test_allowed_tools_bound_the_calls(client: openai.OpenAI) -> None:
+    functions = [
+        {
+            "name": name,
+            "parameters": {
+                "type": "object",
+                "properties": {"n": {"enum": [1, 2]}},
+                "required": ["n"],
+                "additionalProperties": False,
+            },
+        }
+        for name in ("first", "second")
+    ]
+    tools: Any = [{"type": "function", "function": function} for function in functions]
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "second"}}]}
+    choice: Any = {"type": "allowed_tools", "allowed_tools": allowed}
+    for seed in range(4):
+        done = client.chat.completions.create(
+            model="m",
+            messages=ASK,
+            tools=tools,
+            tool_choice=choice,
+            parallel_tool_calls=False,
+            seed=seed,
+            max_tokens=80,
+        )
+        [call] = done.choices[0].message.tool_calls or []
+        assert call.type == "function"
+        assert call.function.name == "second"
+        assert json.loads(call.function.arguments)["n"] in (1, 2)
+
+
 def test_generate_endpoint(tiny_server: Server) -> None:
     with tiny_server.open(
         "/generate", {"text": "x", "sampling_params": {"regex": "(ab){2}", "temperature": 0, "max_new_tokens": 9}}
