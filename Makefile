@@ -55,15 +55,19 @@ test-c: ## The kernels under ASan and UBSan
 	$(MAKE) -C kernels/test asan
 
 .PHONY: cuda
-cuda: ## The CUDA kernels with nvcc, which comes from PyPI if there is none (no GPU needed)
+cuda: setup ## The program for GPUs, bin/minisgl-cuda; nvcc comes from PyPI if there is none (no GPU needed)
 	@scripts/cuda.sh build
 
 .PHONY: cuda-check
 cuda-check: setup ## What of the CUDA device can be proven without a GPU
 	@scripts/cuda.sh check
 	$(MAKE) -C kernels/test emu
-	go test ./kernels/cuda ./go/internal/device/cuda
+	go test ./go/internal/device/cuda
 	go test -run TestCUDA ./go/internal/engine
+
+.PHONY: gpu-check
+gpu-check: cuda ## Pack what a machine with a GPU needs to prove and to measure, into build/gpu-check
+	@scripts/gpu-check.sh pack
 
 .PHONY: test-python
 test-python: setup

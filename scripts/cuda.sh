@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Compiles the CUDA kernels with nvcc for all GPUs that are supported, into
-# build/lib/libmsgl_cuda.a, and prints what each kernel takes. Needs no GPU. A
-# kernel whose registers spill to memory is an error, as is any warning.
+# build/lib/libmsgl_cuda.a, prints what each kernel takes, and builds bin/minisgl-cuda.
+# Needs no GPU. A kernel whose registers spill to memory is an error, as is any warning.
 #
 # nvcc is that of CUDA_HOME, or of the PATH, or else comes with its parts from
 # PyPI (130 MB once, kept in the user's cache).
 #
-#   scripts/cuda.sh build   fails where there is no nvcc
-#   scripts/cuda.sh check   there says so and ends well
+#   scripts/cuda.sh build     fails where there is no nvcc
+#   scripts/cuda.sh check     there says so and ends well; looks through the Go code, too
+#   scripts/cuda.sh go ARGS   runs go in go/cmd/minisgl-cuda with what a build with the tag cuda
+#                             needs: the driver's header, and a library to link with in its place
 #
 #   CUDA_HOME       a CUDA toolkit
 #   MINISGL_CACHE   cache directory (default: $XDG_CACHE_HOME/minisgl or ~/.cache/minisgl)
@@ -18,6 +20,7 @@ mode=${1:-build}
 cache=${MINISGL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/minisgl}
 version=13.5.37
 wheels="nvidia-cuda-nvcc==$version nvidia-cuda-crt==$version nvidia-nvvm==$version nvidia-cuda-runtime==$version nvidia-cuda-cccl==13.3.5.0.6"
+headers_version=12.9.79  # gorgonia.org/cu does not compile with CUDA 13's
 objects=$root/build/cuda
 library=$root/build/lib/libmsgl_cuda.a
 
@@ -36,33 +39,66 @@ without() {
   exit 0
 }
 
-# Fetches nvcc and its parts from PyPI. They are unpacked elsewhere first: what is in the cache is whole.
+# Fetches wheels from PyPI, of which folder $2 becomes $1 in the cache. They are unpacked elsewhere
+# first: what is in the cache is whole.
 fetch() {
-  local dest=$cache/cuda-$version work
-  if [ ! -x "$dest/bin/nvcc" ]; then
-    say "fetching nvcc $version from PyPI (130 MB, once)" >&2
-    mkdir -p "$cache"
-    work=$(mktemp -d "$cache/cuda.XXXXXX")
-    # shellcheck disable=SC2086
-    if ! "${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" $wheels >&2; then
-      rm -rf "$work"
-      return 1
-    fi
-    for wheel in "$work"/*.whl; do "${PYTHON:-python3}" -m zipfile -e "$wheel" "$work/tree"; done
-    chmod +x "$work"/tree/nvidia/cu13/bin/* "$work"/tree/nvidia/cu13/nvvm/bin/*
-    mv -T "$work/tree/nvidia/cu13" "$dest"
+  local dest=$1 part=$2 work
+  shift 2
+  [ ! -d "$dest" ] || return 0
+  say "fetching $* from PyPI (once)" >&2
+  mkdir -p "$cache"
+  work=$(mktemp -d "$cache/cuda.XXXXXX")
+  if ! "${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" "$@" >&2; then
     rm -rf "$work"
+    return 1
   fi
-  echo "$dest/bin/nvcc"
+  for wheel in "$work"/*.whl; do "${PYTHON:-python3}" -m zipfile -e "$wheel" "$work/tree"; done
+  find "$work/tree" -path '*/bin/*' -type f -exec chmod +x {} +
+  mv -T "$work/tree/$part" "$dest"
+  rm -rf "$work"
 }
 
 find_nvcc() {
   if [ -n "${CUDA_HOME:-}" ]; then
     echo "$CUDA_HOME/bin/nvcc"
   elif ! command -v nvcc; then
-    fetch
+    # shellcheck disable=SC2086
+    fetch "$cache/cuda-$version" nvidia/cu13 $wheels && echo "$cache/cuda-$version/bin/nvcc"
   fi
 }
+
+# Makes build/cuda/stub/libcuda.so, to link with where there is no driver: the functions that
+# cuda.h declares, which do nothing, under the driver's name.
+make_stub() {
+  local header=$1/cuda.h dir=$objects/stub
+  [ ! "$dir/libcuda.so" -nt "$header" ] || return 0
+  mkdir -p "$dir"
+  cc -E -P "$header" | grep -o '\bcu[A-Z][A-Za-z0-9_]*(' | sort -u | sed 's/(/(void) { return 999; }/; s/^/int /' >"$dir/stub.c"
+  cc -shared -fPIC -w -Wl,-soname,libcuda.so.1 -o "$dir/libcuda.so" "$dir/stub.c"
+  ln -sf libcuda.so "$dir/libcuda.so.1"
+}
+
+# Runs go with a driver's header and library, whether there is a driver or not.
+run_go() {
+  fetch "$cache/cuda-$headers_version" nvidia/cuda_runtime "nvidia-cuda-runtime-cu12==$headers_version" || {
+    say "CUDA $headers_version's cuda.h could not be fetched from PyPI" >&2
+    exit 1
+  }
+  make_stub "$cache/cuda-$headers_version/include"
+  (
+    cd "$root/go/cmd/minisgl-cuda"
+    # Not CGO_CFLAGS: Go would compile all C again.
+    export GOWORK=off C_INCLUDE_PATH="$cache/cuda-$headers_version/include" LIBRARY_PATH="$objects/stub"
+    go "$@"
+  )
+}
+
+mkdir -p "$objects" "$root/build/lib" "$root/bin"
+if [ "$mode" = go ]; then
+  shift
+  run_go "$@"
+  exit
+fi
 
 # Compiles one file, unless that was done from the same sources; keeps what ptxas says of it.
 compile() {
@@ -90,7 +126,6 @@ report() {
 
 nvcc=$(find_nvcc) || without "there is no nvcc: CUDA_HOME is not set, the PATH has none, and PyPI could not be reached"
 [ -x "$nvcc" ] || without "$nvcc is not there"
-mkdir -p "$objects" "$root/build/lib"
 stamp=$( (cat "$root"/kernels/cuda/*.{cu,cuh,h} "$root/kernels/cpu/msgl.h"; echo "$flags $targets"; "$nvcc" --version) | sha256sum)
 say "compiling with $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p') for sm_80, sm_90a, sm_100"
 export nvcc flags targets objects root stamp
@@ -100,6 +135,9 @@ echo "$names" | xargs -P "$(nproc)" -I {} bash -c 'set -euo pipefail; compile {}
 
 rm -f "$library"
 (cd "$objects" && ar rcs "$library" $(printf '%s.o ' $names))
+for dir in "$(dirname "$nvcc")"/../{lib64,lib,targets/x86_64-linux/lib}; do
+  [ ! -f "$dir/libcudart_static.a" ] || ln -sf "$(realpath "$dir/libcudart_static.a")" "$root/build/lib/"
+done
 report >"$objects/report.txt"
 printf '%-44s %-8s %9s %9s %8s\n' kernel target registers shared spilled
 cat "$objects/report.txt"
@@ -109,3 +147,7 @@ spills=$(awk '$5 > 0' "$objects/report.txt")
   exit 1
 }
 say "$(wc -l <"$objects/report.txt") kernels in $(du -h "$library" | cut -f1); none spills"
+
+say "building bin/minisgl-cuda"
+run_go build -tags cuda -o "$root/bin/minisgl-cuda" .
+[ "$mode" != check ] || run_go vet -tags cuda . github.com/minisgl/minisgl/go/internal/device/cuda github.com/minisgl/minisgl/kernels/cuda

@@ -11,7 +11,10 @@ import (
 	"github.com/minisgl/minisgl/go/llm"
 )
 
-const defaultModel = "smollm2-135m"
+const (
+	defaultModel         = "smollm2-135m"
+	defaultGraphMaxBatch = 256
+)
 
 const (
 	modelUsage  = "the model: a directory, a .gguf file, a known name, a hub's org/name[@revision] or org/name/file.gguf"
@@ -106,12 +109,12 @@ func (f *engineFlags) registerMemory(flags *pflag.FlagSet) {
 }
 
 func (f *engineFlags) registerCompute(flags *pflag.FlagSet) {
-	flags.StringVar(&f.device, "device", "auto", "auto, cpu, or ref (slow; to compare results with)")
+	flags.StringVar(&f.device, "device", "auto", "auto (a GPU if there is one), cpu, cuda, or ref (slow; to compare results with)")
 	flags.Var(&f.threads, "threads", "CPU threads (default: the cores that the process may use)")
 	flags.Var(&f.tensorParallel, "tensor-parallel-size", "ranks to split the model over; on a CPU they share the threads, for trying it out")
 	flags.StringVar(&f.attention, "attention-backend", "auto", "auto; GPU names (fa, fi, trtllm, or a pair such as fa,fi) are taken and mean the CPU's one kernel")
 	flags.StringVar(&f.moe, "moe-backend", "auto", "auto or fused; no effect in a CPU build")
-	flags.IntVar(&f.graphMaxBatch, "cuda-graph-max-bs", 0, "no effect in a CPU build")
+	flags.IntVar(&f.graphMaxBatch, "cuda-graph-max-bs", defaultGraphMaxBatch, "tokens of a batch up to which a GPU gets it as one CUDA graph once it has come before; 0: none")
 	flags.BoolVar(&f.disablePyNCCL, "disable-pynccl", false, "no effect in a CPU build")
 }
 
@@ -140,7 +143,7 @@ func (f *engineFlags) forGPUs() []string {
 	var given []string
 	for name, is := range map[string]bool{
 		"--attention-backend": f.attention != "auto", "--moe-backend": f.moe != "auto",
-		"--cuda-graph-max-bs": f.graphMaxBatch > 0, "--disable-pynccl": f.disablePyNCCL,
+		"--cuda-graph-max-bs": f.graphMaxBatch != defaultGraphMaxBatch, "--disable-pynccl": f.disablePyNCCL,
 	} {
 		if is {
 			given = append(given, name)
@@ -152,7 +155,7 @@ func (f *engineFlags) forGPUs() []string {
 
 func (f *engineFlags) config(log *slog.Logger) llm.Config {
 	if given := f.forGPUs(); len(given) > 0 {
-		log.Info("flags for GPUs have no effect: on the CPU there is one attention kernel, no graphs and no NCCL", "flags", strings.Join(given, " "))
+		log.Info("flags for GPUs have no effect on the CPU: there is one attention kernel, no graphs and no NCCL", "flags", strings.Join(given, " "))
 	}
 	if f.disableRadix {
 		f.cache = "naive"
@@ -161,7 +164,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, KVCacheDType: f.kvDType, Quantization: f.quantization, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
-		CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
+		CUDAGraphMaxBS: &f.graphMaxBatch, CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
 		SpeculativeAlgorithm: f.speculation, SpeculativeDraftTokens: int(f.draftTokens),
 		DisableOverlap: f.disableOverlap, DisableJumpForward: f.disableJumpForward, Seed: &f.seed, ChatTemplate: f.chatTemplate, Logger: log,
 	}

@@ -19,7 +19,7 @@ type Config struct {
 	DType              string       `json:"dtype"`                // auto (default): the checkpoint's; float32, bfloat16, float16
 	KVCacheDType       string       `json:"kv_cache_dtype"`       // auto (default): DType; float32, bfloat16, float16, int8
 	Quantization       string       `json:"quantization"`         // auto (default): quantized weights are computed with as they are, unless dtype is float32; none: they become dtype; int8, int4: others are quantized
-	Device             string       `json:"device"`               // auto (default), cpu, ref
+	Device             string       `json:"device"`               // auto (default), cpu, cuda, ref
 	TPSize             int          `json:"tp_size"`              // tensor-parallel ranks, each a device of this process; default 1
 	Threads            int          `json:"num_threads"`          // default: the CPU cores that the process may use
 	MaxRunningReq      int          `json:"max_running_req"`      // requests that run at once; default 256
@@ -31,6 +31,7 @@ type Config struct {
 	CacheType          string       `json:"cache_type"`           // radix (default), naive
 	SchedulePolicy     string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
 	Admission          string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
+	CUDAGraphMaxBS     *int         `json:"cuda_graph_max_bs"`    // tokens of a batch up to which a GPU gets it as one CUDA graph once it has come before, 0: none; default 256
 	MixedTokens        *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
 	DisableOverlap     bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
 	DisableJumpForward bool         `json:"disable_jump_forward"` // sample also the tokens that a grammar forces, one by one; they are the same
@@ -49,6 +50,7 @@ const (
 	defaultMaxRunningReq   = 256
 	defaultMaxExtendTokens = 8192
 	defaultMixedTokens     = 128
+	defaultCUDAGraphMaxBS  = 256
 	defaultMemoryRatio     = 0.9
 	defaultSeed            = 42
 	maxTPSize              = 64
@@ -75,6 +77,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.MaxRunningReq, defaultMaxRunningReq)
 	setDefault(&c.MaxExtendTokens, defaultMaxExtendTokens)
 	setDefault(&c.MixedTokens, new(defaultMixedTokens))
+	setDefault(&c.CUDAGraphMaxBS, new(defaultCUDAGraphMaxBS))
 	setDefault(&c.PageSize, 1)
 	setDefault(&c.MemoryRatio, defaultMemoryRatio)
 	setDefault(&c.Seed, new(uint64(defaultSeed)))
@@ -111,14 +114,16 @@ func (c Config) validate() error {
 		return core.Invalid("kv_cache_dtype", "must be auto, float32, bfloat16, float16 or int8, got %q", c.KVCacheDType)
 	case !oneOf(c.Quantization, "auto", "none", "int8", "int4"):
 		return core.Invalid("quantization", "must be auto, none, int8 or int4, got %q", c.Quantization)
-	case !oneOf(c.Device, "auto", "cpu", "ref"):
-		return core.Invalid("device", "must be auto, cpu or ref, got %q", c.Device)
+	case !oneOf(c.Device, "auto", "cpu", "cuda", "ref"):
+		return core.Invalid("device", "must be auto, cpu, cuda or ref, got %q", c.Device)
 	case !oneOf(c.CacheType, "radix", "naive"):
 		return core.Invalid("cache_type", "must be radix or naive, got %q", c.CacheType)
 	case !oneOf(c.SchedulePolicy, "fcfs", "lpm"):
 		return core.Invalid("schedule_policy", "must be fcfs or lpm, got %q", c.SchedulePolicy)
 	case !oneOf(c.Admission, "optimistic", "conservative"):
 		return core.Invalid("admission", "must be optimistic or conservative, got %q", c.Admission)
+	case *c.CUDAGraphMaxBS < 0:
+		return core.Invalid("cuda_graph_max_bs", "must be 0 (off) or more, got %d", *c.CUDAGraphMaxBS)
 	case *c.MixedTokens < 0:
 		return core.Invalid("mixed_prefill_tokens", "must be 0 (off) or more, got %d", *c.MixedTokens)
 	case c.TPSize < 1 || c.TPSize > maxTPSize:

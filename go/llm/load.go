@@ -127,6 +127,13 @@ func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) erro
 		DType: dt, KVDType: kv, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MaxRunning: cfg.MaxRunningReq, MaxDraft: cfg.SpeculativeDraftTokens,
 		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, RopeLength: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
 	}
+	if dev, ok := m.devs[0].(interface{ FreeMemory() (int64, error) }); ok {
+		free, err := dev.FreeMemory()
+		if err != nil {
+			return err
+		}
+		ec.FreeMemory = free
+	}
 	if ec.NumPages == 0 {
 		n, bound, err := engine.ChooseNumPages(ec, mc, ck, cfg.MemoryRatio)
 		if err != nil {
@@ -210,15 +217,31 @@ func (m *loaded) close() error {
 }
 
 // openDevices starts the devices that the configuration names, one for each
-// rank; on a CPU the ranks share the threads.
+// rank. auto is a GPU if there is one and the program was built for it.
 func (m *loaded) openDevices(cfg Config) error {
-	if cfg.Device == "ref" {
+	switch cfg.Device {
+	case "ref":
 		for range cfg.TPSize {
 			m.devs = append(m.devs, ref.New())
 		}
 		m.info.Device, m.info.Threads = "ref", cfg.TPSize
 		return nil
+	case "auto", "cuda":
+		devs, name, err := openGPUs(cfg.TPSize, *cfg.CUDAGraphMaxBS)
+		if err == nil {
+			m.devs, m.info.Device, m.info.Threads = devs, fmt.Sprintf("cuda (%s)", name), cfg.TPSize
+			return nil
+		}
+		if cfg.Device == "cuda" {
+			return core.Invalid("device", "no GPU can be used: %v", err)
+		}
+		cfg.Logger.Debug("no GPU is used", "reason", err)
 	}
+	return m.openCPUs(cfg)
+}
+
+// openCPUs starts CPU devices; the ranks share the threads.
+func (m *loaded) openCPUs(cfg Config) error {
 	threads := cfg.Threads
 	if threads == 0 {
 		threads = cpu.Cores()

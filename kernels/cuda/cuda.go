@@ -68,6 +68,9 @@ func (r *Run) Submit(ops unsafe.Pointer, n int) error {
 }
 
 func codeErr(code C.int) error {
+	if code == C.MSGL_OK {
+		return nil
+	}
 	if code == C.MSGL_ERR_DEVICE {
 		return errors.New(C.GoString(C.msgl_cuda_message()))
 	}

@@ -10,6 +10,7 @@
 #include "emu/emulated.h"
 
 #include "attention.cu"
+#include "graph.cu"
 #include "linear.cu"
 #include "linear_quant.cu"
 #include "linear_tensor.cu"

@@ -32,6 +32,13 @@ typedef struct {
 // submitted, there has to be more scratch. MSGL_ERR_DEVICE: see msgl_cuda_message.
 int msgl_cuda_submit(msgl_cuda_run *run, const msgl_op *ops, int n);
 
+// Captures what msgl_cuda_submit would put on the stream, without running it, as a
+// graph that can be launched again and again. The scratch and the status word become
+// the graph's, so it may be in flight once at a time.
+int msgl_cuda_capture(uint64_t *graph, msgl_cuda_run *run, const msgl_op *ops, int n);
+int msgl_cuda_launch(uint64_t graph, uint64_t stream);
+void msgl_cuda_graph_free(uint64_t graph);
+
 // The code in a status word, and the operation that left it.
 static inline int msgl_cuda_status(int *op, int32_t word) {
   *op = (word >> 8) - 1;

@@ -18,7 +18,7 @@ func Define(f *pflag.FlagSet, cfg *llm.Config) {
 	f.StringVar(&cfg.Model, "model-path", "smollm2-135m", "the model: a name, a directory or a .gguf file")
 	f.StringVar(&cfg.Model, "model", "smollm2-135m", "the same")
 	f.StringVar(&cfg.DType, "dtype", "auto", "type of weights and KV: auto, float32 or bfloat16")
-	f.StringVar(&cfg.Device, "device", "auto", "auto, cpu, or ref")
+	f.StringVar(&cfg.Device, "device", "auto", "auto, cpu, cuda, or ref")
 	f.IntVar(&cfg.Threads, "threads", 0, "CPU threads; 0: the cores that the process may use")
 	f.IntVar(&cfg.MaxRunningReq, "max-running-requests", 0, "requests that run at once; 0: the engine's default")
 	f.IntVar(&cfg.MaxSeqLenOverride, "max-seq-len-override", 0, "tokens of prompt and answer together; 0: the model's")

@@ -4,15 +4,15 @@ package engine
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
-	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/device/cuda"
 	"github.com/minisgl/minisgl/go/internal/ops"
 	kernels "github.com/minisgl/minisgl/kernels/cuda"
 )
 
-func cudaEmulated(t *testing.T) device.Device {
+func cudaEmulated(t *testing.T) *cuda.Device {
 	t.Helper()
 	dev, err := cuda.NewEmulated(kernels.Forward)
 	if err != nil {
@@ -66,5 +66,30 @@ func TestCUDARounded(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestCUDAGraphs: graphs change no token, and decoding uses them.
+func TestCUDAGraphs(t *testing.T) {
+	const steps = 24
+	path := filepath.Join(tiny, "qwen3-tied")
+	cfg := Config{DType: ops.BF16, KVDType: ops.BF16, Quantization: Dequantized, PageSize: 8}
+	tokens := func(rows int) ([]int32, int) {
+		dev := cudaEmulated(t)
+		dev.UseGraphs(rows)
+		r := newSoloAs(t, path, cfg, dev)
+		r.start([]int32{1, 2, 3})
+		for range steps {
+			r.step()
+		}
+		return r.req.IDs, dev.GraphLaunches()
+	}
+	want, _ := tokens(0)
+	got, launches := tokens(64)
+	if !slices.Equal(got, want) {
+		t.Errorf("with graphs %v, without %v", got, want)
+	}
+	if launches < steps/2 {
+		t.Errorf("%d of %d steps were launched as graphs, want at least half", launches, steps)
 	}
 }

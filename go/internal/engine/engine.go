@@ -22,9 +22,10 @@ type Config struct {
 	Quantization    Quantization
 	PageSize        int
 	NumPages        int
-	MaxRunning      int // requests of a batch; rows of the table of last tokens
-	MaxDraft        int // guessed tokens of a batch, see core.Seq
-	MaxExtendTokens int // tokens of a prefill batch
+	FreeMemory      int64 // bytes of the device's own memory, for ChooseNumPages; 0: the machine's memory counts
+	MaxRunning      int   // requests of a batch; rows of the table of last tokens
+	MaxDraft        int   // guessed tokens of a batch, see core.Seq
+	MaxExtendTokens int   // tokens of a prefill batch
 	MaxSeqLen       int
 	RopeLength      int // for which a dynamic rotary embedding is made; 0: MaxSeqLen. It must not depend on the number of pages
 	Vocab           int // ids below it have a token; at most the model's vocab_size

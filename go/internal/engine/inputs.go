@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/minisgl/minisgl/go/internal/core"
 	"github.com/minisgl/minisgl/go/internal/device"
@@ -74,6 +75,8 @@ func (in *inputs) fill(b *core.Batch) error {
 	for _, seq := range b.Seqs {
 		in.pages = max(in.pages, (seq.End+in.pageSize-1)/in.pageSize)
 	}
+	// In powers of two, so that lists repeat while sequences grow: what repeats becomes a CUDA graph.
+	in.pages = min(1<<bits.Len(uint(max(in.pages, 1)-1)), int(in.table.tensor.Cols))
 	for _, seq := range b.Seqs {
 		in.add(seq)
 	}

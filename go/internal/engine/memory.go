@@ -3,6 +3,7 @@ package engine
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/minisgl/minisgl/go/internal/weights"
 )
 
-// kvCap bounds the KV cache that is chosen without being asked for: more seldom
-// helps on a CPU, and the memory serves the rest of the machine better.
+// kvCap bounds the KV cache on a CPU that is chosen without being asked for: more seldom
+// helps there, and the memory serves the rest of the machine better.
 const kvCap = 4 << 30
 
 // PageBytes is the size of one KV page over all layers.
@@ -21,23 +22,26 @@ func PageBytes(c model.Config, pageSize int, dt ops.DType) int64 {
 }
 
 // ChooseNumPages returns how many pages to allocate: a share of the free memory
-// after weights and activations, at most what the running requests could use, and
-// at most 4 GiB. It also returns which of these bounds it was. cfg needs no
+// after weights and activations, at most what the running requests could use, and,
+// on a CPU, at most 4 GiB. It also returns which of these bounds it was. cfg needs no
 // NumPages; ck may be without tensors.
 func ChooseNumPages(cfg Config, c model.Config, ck *weights.Checkpoint, ratio float64) (pages int, bound string, err error) {
-	free, err := freeMemory()
-	if err != nil {
-		return 0, "", err
+	free, most := cfg.FreeMemory, int64(math.MaxInt64)
+	if free == 0 {
+		if free, err = freeMemory(); err != nil {
+			return 0, "", err
+		}
+		most = kvCap
 	}
 	page := PageBytes(c, cfg.PageSize, cfg.KVDType)
 	needed := weightBytes(cfg, c, ck) + activationBytes(cfg, c)
 	bytes := int64(ratio*float64(free)) - needed
 	useful := int64(cfg.MaxRunning) * int64((cfg.MaxSeqLen+cfg.PageSize-1)/cfg.PageSize)
-	n := min(min(bytes, kvCap)/page, useful)
+	n := min(min(bytes, most)/page, useful)
 	switch n {
 	case useful:
 		bound = "all that max_running_req requests of max_seq_len tokens can use"
-	case kvCap / page:
+	case most / page:
 		bound = "the cap of 4 GiB; num_page_override sets more"
 	default:
 		bound = fmt.Sprintf("memory_ratio %v of %d MiB free memory, less weights and activations", ratio, free>>20)

@@ -46,7 +46,9 @@ var rules = map[string][]string{
 	"go/internal/shell":             {"go/llm", "go/openai"},
 	"go/internal/top":               {"go/openai"},
 	"go/cli":                        {"go/llm", "go/openai", "go/tokenizer", "go/internal/chatparse", "go/internal/server", "go/internal/shell", "go/internal/top"},
-	"go/cmd/minisgl":                {"go/cli"},
+	"go/internal/gpu":               {"go/internal/device"},
+	"go/cmd/minisgl-cuda":           {"go/cli", "go/internal/gpu", "go/internal/device", "go/internal/device/cuda", "kernels/cuda"},
+	"go/cmd/minisgl":                {"go/cli", "go/internal/gpu"},
 	"bindings/...":                  {"go/llm", "go/cli", "go/tokenizer"},
 	"bindings/minisgl_native":       {"bindings/native"}, // what gopy generates
 	"bench/internal/tokens":         {"go/tokenizer", "bench/internal/..."},

@@ -17,7 +17,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         help="of weights: auto (quantized ones are used as they are, unless --dtype float32), none, int8 or int4",
     )
     add("--kv-cache-dtype", help="of keys and values: auto (that of --dtype), float32, bfloat16, float16 or int8")
-    add("--device", help="auto, cpu, or ref (slow; to compare results with)")
+    add("--device", help="auto (a GPU if there is one), cpu, cuda, or ref (slow; to compare results with)")
     add("--threads", dest="num_threads", type=int, help="CPU threads (default: the cores that the process may use)")
     add("--max-running-requests", dest="max_running_req", type=int, help="requests that run at once")
     add("--max-seq-len-override", type=int, help="tokens of prompt and answer together (default: the model's)")

@@ -3,8 +3,9 @@
 // Package cuda is the CUDA device: it puts op lists on a stream of a GPU, one call
 // into C a list.
 //
-// What it needs of a GPU is the interface machine. Without the build tag cuda there
-// is one that emulates a GPU on the CPU, for tests; with it, the real one.
+// What it needs of a GPU is the interface Machine. Without the build tag cuda there
+// is one here that emulates a GPU on the CPU, for tests; the real one is in
+// cmd/minisgl-cuda.
 package cuda
 
 import (
@@ -17,40 +18,49 @@ import (
 	kernels "github.com/minisgl/minisgl/kernels/cuda"
 )
 
-// maxInFlight is the number of lists that may be submitted and not waited for.
-const maxInFlight = 4
+// MaxInFlight is the number of lists that may be submitted and not waited for.
+const MaxInFlight = 4
 
 // statusBytes is the distance of the status words of lists in flight.
 const statusBytes = 64
 
-// machine is a GPU: memory, and one stream on which lists run in order.
-type machine interface {
-	// alloc returns n bytes of zeroed memory, aligned to 64 bytes; free gives it back.
-	alloc(n int64) (uintptr, error)
-	free(p uintptr) error
+// Machine is a GPU: memory, and one stream on which lists run in order.
+type Machine interface {
+	// Alloc returns n bytes of zeroed memory, aligned to 64 bytes; Free gives it back.
+	Alloc(n int64) (uintptr, error)
+	Free(p uintptr) error
 
-	// write and read copy to and from memory that no list in flight uses.
-	write(dst uintptr, src []byte) error
-	read(dst []byte, src uintptr) error
+	// FreeMemory returns how many bytes Alloc could give.
+	FreeMemory() (int64, error)
 
-	// submit lets f put work on the stream.
-	submit(f func(stream uintptr) error) error
+	// Write and Read copy to and from memory that no list in flight uses.
+	Write(dst uintptr, src []byte) error
+	Read(dst []byte, src uintptr) error
 
-	// finish waits for the oldest submission that it has not waited for.
-	finish() error
+	// Submit lets f put work on the stream. An error of f that is a
+	// *kernels.ErrScratch means that it has put nothing there.
+	Submit(f func(stream uintptr) error) error
 
-	close() error
+	// Capture lets f capture work of the stream; nothing is to run.
+	Capture(f func(stream uintptr) error) error
+
+	// Finish waits for the oldest submission that it has not waited for.
+	Finish() error
+
+	// Close gives up the GPU; all memory has been given back.
+	Close() error
 }
 
 // Device implements device.Device.
 type Device struct {
 	name     string
-	m        machine
+	m        Machine
 	mem      memory
 	scratch  block
 	statuses block
 	flying   []flight // oldest first
 	next     int      // the status word of the next list
+	graphs   graphs
 	closed   bool
 }
 
@@ -58,14 +68,16 @@ type Device struct {
 type flight struct {
 	list   *ops.List
 	status uintptr
-	err    error // of what could not be submitted; the operations before it were
+	err    error  // of what could not be submitted; the operations before it were
+	graph  *graph // nil: the list was not launched as one
 }
 
-func newDevice(name string, m machine) (*Device, error) {
+// New makes a device of a machine, which becomes the device's.
+func New(name string, m Machine) (*Device, error) {
 	d := &Device{name: name, m: m, mem: memory{m: m}}
 	var err error
-	if d.statuses, err = d.mem.alloc(maxInFlight * statusBytes); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), m.close())
+	if d.statuses, err = d.mem.alloc(MaxInFlight * statusBytes); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), m.Close())
 	}
 	return d, nil
 }
@@ -78,11 +90,15 @@ func (d *Device) Submit(l *ops.List) error {
 	if d.closed {
 		return fmt.Errorf("%s: submit: the device is closed", d.name)
 	}
-	if len(d.flying) == maxInFlight {
-		return fmt.Errorf("%s: submit: %d lists are in flight; wait for one first", d.name, maxInFlight)
+	if len(d.flying) == MaxInFlight {
+		return fmt.Errorf("%s: submit: %d lists are in flight; wait for one first", d.name, MaxInFlight)
 	}
 	if err := l.Err(); err != nil {
 		return fmt.Errorf("%s: submit: %w", d.name, err)
+	}
+	if g := d.launchGraph(l); g != nil {
+		d.flying = append(d.flying, flight{list: l, status: g.status, graph: g})
+		return nil
 	}
 	f := flight{list: l, status: d.statuses.p + uintptr(d.next*statusBytes)}
 	f.err = d.submit(f)
@@ -93,12 +109,12 @@ func (d *Device) Submit(l *ops.List) error {
 		}
 	}
 	d.flying = append(d.flying, f)
-	d.next = (d.next + 1) % maxInFlight
+	d.next = (d.next + 1) % MaxInFlight
 	return nil
 }
 
 func (d *Device) submit(f flight) error {
-	return d.m.submit(func(stream uintptr) error {
+	return d.m.Submit(func(stream uintptr) error {
 		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, f.status)
 		return run.Submit(unsafe.Pointer(unsafe.SliceData(f.list.Ops)), len(f.list.Ops))
 	})
@@ -123,14 +139,17 @@ func (d *Device) Wait() error {
 	}
 	f := d.flying[0]
 	d.flying = d.flying[:copy(d.flying, d.flying[1:])]
-	if err := d.m.finish(); err != nil {
+	if err := d.m.Finish(); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
+	}
+	if f.graph != nil {
+		f.graph.flying = false
 	}
 	if len(f.list.Ops) == 0 {
 		return nil
 	}
 	var word [1]int32
-	if err := d.m.read(ops.Bytes(word[:]), f.status); err != nil {
+	if err := d.m.Read(ops.Bytes(word[:]), f.status); err != nil {
 		return fmt.Errorf("%s: reading the status: %w", d.name, err)
 	}
 	// What the kernels found comes before what could not be submitted behind it.
@@ -157,12 +176,21 @@ func (d *Device) Alloc(n int64) (ops.Addr, error) {
 	return ops.Addr(b.p), nil
 }
 
+// FreeMemory returns how many bytes of the GPU's memory are free.
+func (d *Device) FreeMemory() (int64, error) {
+	n, err := d.m.FreeMemory()
+	if err != nil {
+		return 0, fmt.Errorf("%s: free memory: %w", d.name, err)
+	}
+	return n, nil
+}
+
 // Write copies src to device memory.
 func (d *Device) Write(dst ops.Addr, src []byte) error {
 	if err := d.mem.check(dst, len(src)); err != nil {
 		return fmt.Errorf("%s: write: %w", d.name, err)
 	}
-	return d.m.write(uintptr(dst), src)
+	return d.m.Write(uintptr(dst), src)
 }
 
 // Read copies device memory to dst.
@@ -170,7 +198,7 @@ func (d *Device) Read(dst []byte, src ops.Addr) error {
 	if err := d.mem.check(src, len(dst)); err != nil {
 		return fmt.Errorf("%s: read: %w", d.name, err)
 	}
-	return d.m.read(dst, uintptr(src))
+	return d.m.Read(dst, uintptr(src))
 }
 
 // Close waits for what is in flight and frees all memory.
@@ -181,8 +209,9 @@ func (d *Device) Close() error {
 	d.closed = true
 	var errs []error
 	for range d.flying {
-		errs = append(errs, d.m.finish())
+		errs = append(errs, d.m.Finish())
 	}
-	errs = append(errs, d.mem.free(), d.m.close())
+	d.graphs.free()
+	errs = append(errs, d.mem.free(), d.m.Close())
 	return errors.Join(errs...)
 }

@@ -19,30 +19,43 @@ func NewEmulated(order kernels.Order) (*Device, error) {
 	if err := kernels.Supported(); err != nil {
 		return nil, fmt.Errorf("cuda-emu: %w", err)
 	}
-	return newDevice("cuda-emu", &emulated{order: order})
+	return New("cuda-emu", &emulated{order: order})
 }
 
-func (e *emulated) alloc(n int64) (uintptr, error) { return kernels.Alloc(n) }
+// Alloc implements Machine.
+func (e *emulated) Alloc(n int64) (uintptr, error) { return kernels.Alloc(n) }
 
-func (e *emulated) free(p uintptr) error {
+// Free implements Machine.
+func (e *emulated) Free(p uintptr) error {
 	kernels.Free(p)
 	return nil
 }
 
-func (e *emulated) write(dst uintptr, src []byte) error {
+// FreeMemory implements Machine: what a small GPU has.
+func (e *emulated) FreeMemory() (int64, error) { return 1 << 30, nil }
+
+// Write implements Machine.
+func (e *emulated) Write(dst uintptr, src []byte) error {
 	copy(kernels.Bytes(dst, len(src)), src)
 	return nil
 }
 
-func (e *emulated) read(dst []byte, src uintptr) error {
+// Read implements Machine.
+func (e *emulated) Read(dst []byte, src uintptr) error {
 	copy(dst, kernels.Bytes(src, len(dst)))
 	return nil
 }
 
-func (e *emulated) submit(f func(stream uintptr) error) error {
+// Submit implements Machine.
+func (e *emulated) Submit(f func(stream uintptr) error) error {
 	return kernels.Emulate(e.order, func() error { return f(0) })
 }
 
-func (e *emulated) finish() error { return nil }
+// Capture implements Machine.
+func (e *emulated) Capture(f func(stream uintptr) error) error { return f(0) }
 
-func (e *emulated) close() error { return nil }
+// Finish implements Machine.
+func (e *emulated) Finish() error { return nil }
+
+// Close implements Machine.
+func (e *emulated) Close() error { return nil }

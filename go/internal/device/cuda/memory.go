@@ -21,7 +21,7 @@ type block struct {
 
 // memory is the allocations of a machine, which live until free.
 type memory struct {
-	m      machine
+	m      Machine
 	mu     sync.RWMutex
 	blocks []block // by address
 }
@@ -30,7 +30,7 @@ func (m *memory) alloc(n int64) (block, error) {
 	if n < 0 || n > maxAlloc {
 		return block{}, fmt.Errorf("alloc: %d bytes; want 0 to %d", n, int64(maxAlloc))
 	}
-	p, err := m.m.alloc(n)
+	p, err := m.m.Alloc(n)
 	if err != nil {
 		return block{}, err
 	}
@@ -79,7 +79,7 @@ func (m *memory) free() error {
 	defer m.mu.Unlock()
 	var errs []error
 	for _, b := range m.blocks {
-		errs = append(errs, m.m.free(b.p))
+		errs = append(errs, m.m.Free(b.p))
 	}
 	m.blocks = nil
 	return errors.Join(errs...)

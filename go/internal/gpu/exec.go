@@ -1,0 +1,24 @@
+package gpu
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Exec goes on as Program if there is a GPU and that program; else it returns.
+// With a GPU and without the program, the CPU does.
+func Exec() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(filepath.Dir(self), Program)
+	if _, err := os.Stat(program); err != nil {
+		return nil
+	}
+	if _, err := Count(); err != nil {
+		return nil
+	}
+	return syscall.Exec(program, os.Args, os.Environ())
+}
