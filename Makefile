@@ -62,8 +62,8 @@ cuda: setup ## The program for GPUs, bin/minisgl-cuda; nvcc comes from PyPI if t
 cuda-check: setup ## What of the CUDA device can be proven without a GPU
 	@scripts/cuda.sh check
 	$(MAKE) -C kernels/test emu
-	go test ./go/internal/device/cuda
-	go test -run TestCUDA ./go/internal/engine
+	go test -race ./go/internal/device/cuda
+	go test -race -run TestCUDA ./go/internal/engine
 
 .PHONY: gpu-check
 gpu-check: cuda ## Pack what a machine with a GPU needs to prove and to measure, into build/gpu-check
