@@ -56,6 +56,7 @@ var rules = map[string][]string{
 	"bench/internal/ablation":       {"go/llm", "go/tokenizer", "bench/internal/..."},
 	"bench/internal/offline":        {"go/llm", "bench/internal/..."},
 	"bench/internal/onebatch":       {"go/llm", "bench/internal/..."},
+	"bench/internal/scaling":        {"go/llm", "bench/internal/..."},
 	"bench/internal/...":            {"go/openai", "bench/internal/..."},
 	"go/internal/device/devicetest": {"go/internal/device/...", "go/internal/device", "go/internal/ops"},
 }
