@@ -4,7 +4,7 @@
 # Needs no GPU. A kernel whose registers spill to memory is an error, as is any warning.
 #
 # nvcc is that of CUDA_HOME, or of the PATH, or else comes with its parts from
-# PyPI (130 MB once, kept in the user's cache).
+# PyPI by the environment that make setup has made (130 MB once, kept in the user's cache).
 #
 #   scripts/cuda.sh build     fails where there is no nvcc
 #   scripts/cuda.sh check     there says so and ends well; looks through the Go code, too
@@ -17,6 +17,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 mode=${1:-build}
+python=$root/.venv/bin/python
 cache=${MINISGL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/minisgl}
 version=13.5.37
 wheels="nvidia-cuda-nvcc==$version nvidia-cuda-crt==$version nvidia-nvvm==$version nvidia-cuda-runtime==$version nvidia-cuda-cccl==13.3.5.0.6"
@@ -48,11 +49,11 @@ fetch() {
   say "fetching $* from PyPI (once)" >&2
   mkdir -p "$cache"
   work=$(mktemp -d "$cache/cuda.XXXXXX")
-  if ! "${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" "$@" >&2; then
+  if ! "$python" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" "$@" >&2; then
     rm -rf "$work"
     return 1
   fi
-  for wheel in "$work"/*.whl; do "${PYTHON:-python3}" -m zipfile -e "$wheel" "$work/tree"; done
+  for wheel in "$work"/*.whl; do "$python" -m zipfile -e "$wheel" "$work/tree"; done
   find "$work/tree" -path '*/bin/*' -type f -exec chmod +x {} +
   mv -T "$work/tree/$part" "$dest"
   rm -rf "$work"
