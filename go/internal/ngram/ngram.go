@@ -45,39 +45,54 @@ func (x *Index) Extend(ids []int32) {
 	}
 }
 
-// Guess appends to dst n tokens that may follow the sequence: those that followed
-// the longest match of its end, of equals the latest. It appends nothing if there
-// is no match.
+// Guess appends to dst up to n tokens that may follow the sequence: those that
+// followed the longest match of its end, of equals the latest, as far as another
+// match about as long agrees. In records the names of fields agree, what they hold
+// does not. It appends nothing if there is no match.
 func (x *Index) Guess(dst, ids []int32, n int) []int32 {
-	at := x.match(ids)
+	at, other := x.match(ids)
 	if at == 0 {
 		return dst
 	}
 	begin := len(dst)
-	for i := at; i < at+n; i++ {
-		if i < len(ids) {
-			dst = append(dst, ids[i])
-		} else {
-			dst = append(dst, dst[begin+i-len(ids)]) // the match runs on into the guess itself
+	// follower is the i-th token behind a place; one in the guess itself if a match runs on into that.
+	follower := func(place, i int) int32 {
+		if place+i < len(ids) {
+			return ids[place+i]
 		}
+		return dst[begin+place+i-len(ids)]
+	}
+	for i := range n {
+		token := follower(at, i)
+		if other > 0 && follower(other, i) != token {
+			break
+		}
+		dst = append(dst, token)
 	}
 	return dst
 }
 
-// match returns the place behind the longest match of the sequence's end, or 0.
-func (x *Index) match(ids []int32) (at int) {
+// match returns the place behind the longest match of the sequence's end, or 0, and
+// that behind the next longest, 0 if it is much shorter.
+func (x *Index) match(ids []int32) (at, other int) {
 	if len(ids) < MinMatch {
-		return 0
+		return 0, 0
 	}
-	longest := MinMatch - 1
+	longest, next := MinMatch-1, MinMatch-1
 	place := int(x.heads[x.hash(ids, len(ids))])
-	for tries := 0; place > max(0, len(ids)-Window) && tries < maxTries && longest < MaxMatch; tries++ {
-		if n := common(ids, place); n > longest {
-			at, longest = place, n
+	for tries := 0; place > max(0, len(ids)-Window) && tries < maxTries && next < MaxMatch; tries++ {
+		switch n := common(ids, place); {
+		case n > longest:
+			at, longest, other, next = place, n, at, longest
+		case n > next:
+			other, next = place, n
 		}
 		place = int(x.prev[place%Window])
 	}
-	return at
+	if 4*next < 3*longest {
+		other = 0
+	}
+	return at, other
 }
 
 // common is the number of tokens before a place that equal the last ones, up to

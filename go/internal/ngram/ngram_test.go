@@ -19,7 +19,9 @@ func TestGuess(t *testing.T) {
 		"nothing twice":           {[]int32{1, 2, 3, 4}, 3, nil},
 		"one token is no match":   {[]int32{1, 2, 3, 9, 1}, 3, nil},
 		"two tokens are":          {[]int32{1, 2, 3, 4, 9, 1, 2}, 2, []int32{3, 4}},
-		"the latest of equals":    {[]int32{1, 2, 3, 1, 2, 4, 9, 1, 2}, 1, []int32{4}},
+		"equals that disagree":    {[]int32{1, 2, 3, 1, 2, 4, 9, 1, 2}, 1, nil},
+		"as far as they agree":    {[]int32{1, 2, 3, 4, 9, 1, 2, 3, 5, 7, 1, 2}, 3, []int32{3}},
+		"the latest two of three": {[]int32{1, 2, 5, 1, 2, 3, 1, 2, 3, 9, 1, 2}, 1, []int32{3}},
 		"the longest before it":   {[]int32{5, 1, 2, 3, 6, 1, 2, 4, 9, 5, 1, 2}, 1, []int32{3}},
 		"runs on into the guess":  {[]int32{9, 1, 2, 3, 1, 2}, 7, []int32{3, 1, 2, 3, 1, 2, 3}},
 		"one token over and over": {[]int32{8, 8, 8}, 4, []int32{8, 8, 8, 8}},
@@ -68,14 +70,19 @@ func TestSearch(t *testing.T) {
 }
 
 func slowGuess(ids []int32) []int32 {
+	var length, next []int32 // of the matches, the longest first, of equals the latest; and what follows them
 	for n := min(MaxMatch, len(ids)-1); n >= MinMatch; n-- {
 		for at := len(ids) - 1; at >= n; at-- {
-			if slices.Equal(ids[at-n:at], ids[len(ids)-n:]) {
-				return ids[at : at+1]
+			longer := n < MaxMatch && at > n && ids[at-n-1] == ids[len(ids)-n-1]
+			if !longer && slices.Equal(ids[at-n:at], ids[len(ids)-n:]) {
+				length, next = append(length, int32(n)), append(next, ids[at])
 			}
 		}
 	}
-	return nil
+	if len(next) == 0 || len(next) > 1 && 4*length[1] >= 3*length[0] && next[1] != next[0] {
+		return nil
+	}
+	return next[:1]
 }
 
 // TestWindow: a sequence longer than the window takes no more memory, what is out
