@@ -13,7 +13,11 @@ enum { ATTN_ROWS = 3 };
 #define ATTN_TILES(X) X(1) X(2) X(3)
 #endif
 
-enum { BLOCK = MSGL_ATTN_BLOCK, ATTN_VECS = 4 };
+enum {
+  BLOCK = MSGL_ATTN_BLOCK,
+  ATTN_VECS = 4,
+  AHEAD_COLS = VW < 16 ? 8 : 2,  // columns of scores for each prefetch: wide vectors have fewer steps of values, which ask for the rest
+};
 
 // Cache rows of a block's positions, or a head's part of them.
 typedef struct {
@@ -47,8 +51,8 @@ ALWAYS void scores(int nr, float *s, const float *q, const float *kt, int d, lin
     vf acc[2][ATTN_ROWS][2];
     UNROLL for (int i = 0; i < 4 * nr; i++) acc[i % 2][i / 4][i / 2 % 2] = vset1(0);
     for (int k = 0; k < d; k += 8) {
-      prefetch_lines(ahead);
       UNROLL for (int i = 0; i < 8; i++) {
+        if (i % AHEAD_COLS == 0) prefetch_lines(ahead);
         const float *kp = kt + (size_t)(k + i) * BLOCK + j, *qp = q + (size_t)(k + i) * (size_t)nr;
         vf k0 = vld(kp), k1 = vld(kp + VW);
         UNROLL for (int r = 0; r < nr; r++) {
