@@ -177,7 +177,7 @@ func generateConfig(t *testing.T, args ...string) llm.Config {
 func TestEngineFlags(t *testing.T) {
 	defaults := llm.Config{
 		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", KVCacheDType: "auto", Quantization: "auto", Device: "auto", TPSize: 1, MaxRunningReq: 256, PageSize: 1,
-		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic", MixedTokens: new(128), Seed: new(uint64(42)),
+		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic", MixedTokens: new(128), CUDAGraphMaxBS: new(256), Seed: new(uint64(42)),
 	}
 	with := func(change func(*llm.Config)) llm.Config {
 		c := defaults
@@ -192,7 +192,7 @@ func TestEngineFlags(t *testing.T) {
 		{"--model M", with(func(c *llm.Config) { c.Model = "M" })},
 		{"--model-path=~/m", with(func(c *llm.Config) { c.Model = "~/m" })},
 		{"--cache naive --tp 1", with(func(c *llm.Config) { c.CacheType = "naive" })},
-		{"--tp-size=1 --attn auto --graph 0 --moe auto", defaults},
+		{"--tp-size=1 --attn auto --graph 0 --moe auto", with(func(c *llm.Config) { c.CUDAGraphMaxBS = new(0) })},
 		{"--num-pages 64 --page-size 16", with(func(c *llm.Config) { c.NumPageOverride, c.PageSize = 64, 16 })},
 		{"--tp 2", with(func(c *llm.Config) { c.TPSize = 2 })},
 		{"--max-prefill 32", with(func(c *llm.Config) { c.MaxExtendTokens = 32 })},
