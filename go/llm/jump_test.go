@@ -60,7 +60,7 @@ func TestMetamorphicJumpForward(t *testing.T) {
 			reqs := append(forced(penalised(workload(24))), repetitive(6)...)
 			base := llm.Config{Model: tinyModel, Device: dev, DType: "bfloat16", NumPageOverride: 4096, MaxSeqLenOverride: 128}
 			all := append(policies(base), variants(base)...)
-			step := 3
+			step := 5
 			if dev == "ref" {
 				reqs, step = reqs[:12], 11
 			}
