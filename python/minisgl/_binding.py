@@ -45,12 +45,13 @@ def is_loaded_here() -> bool:
     return _pid == os.getpid()
 
 
-def wait(
-    job: int,
+def run(
+    function: str,
+    *args: Any,
     on_progress: Callable[[dict[str, Any]], None] | None = None,
     step: Callable[[int], None] | None = None,
 ) -> Any:
-    """Waits for a job and returns its result.
+    """Calls a function of the native module that starts a job, waits and returns its result.
 
     A job that needs the caller's part has a step, which is called with its number until
     it has ended, and must not block for much longer than POLL_MS.
@@ -58,19 +59,49 @@ def wait(
     An exception on the way (KeyboardInterrupt above all) cancels the job, waits for its
     end and goes on.
     """
+    started: list[int] = []
     try:
-        while True:
-            if step is not None:
-                step(job)
-            status = json.loads(call("Wait", job, POLL_MS if step is None else 0))
-            if on_progress is not None:
-                on_progress(status)
-            if status["done"]:
-                break
+        _start(started, function, args)
+        _wait(started[0], on_progress, step)
     except BaseException:
-        _abandon(job)
+        for job in started:
+            _abandon(job)
         raise
+    return json.loads(call("Result", started[0]))
+
+
+def wait(job: int) -> Any:
+    """Waits for a job and returns its result."""
+    _wait(job)
     return json.loads(call("Result", job))
+
+
+def _wait(
+    job: int,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+    step: Callable[[int], None] | None = None,
+) -> None:
+    while True:
+        if step is not None:
+            step(job)
+        status = json.loads(call("Wait", job, POLL_MS if step is None else 0))
+        if on_progress is not None:
+            on_progress(status)
+        if status["done"]:
+            return
+
+
+def _start(started: list[int], function: str, args: tuple[Any, ...]) -> None:
+    """Starts a job and appends its number.
+
+    That is one step for the interpreter: a Ctrl-C during the call raises after it, and a
+    number that was only returned would be lost then, and the job run on.
+    """
+    native = getattr(_load(), f"native_{function}")
+    try:
+        started.extend(map(native, *([arg] for arg in args)))
+    except RuntimeError as error:
+        raise translate(error) from None
 
 
 def _abandon(job: int) -> None:

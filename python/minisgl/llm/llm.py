@@ -84,7 +84,7 @@ class LLM:
 
     def __init__(self, model_path: str | os.PathLike[str], dtype: Any = "bfloat16", **kwargs: Any) -> None:
         options = engine_options(model_path, dtype, kwargs)
-        engine = _binding.wait(_binding.call("OpenEngine", json.dumps(options)))
+        engine = _binding.run("OpenEngine", json.dumps(options))
         self._engine = engine
         self._finalize = weakref.finalize(self, _close, engine)
         self._stepping_thread: int | None = None  # which is inside a replaced _forward
@@ -223,8 +223,8 @@ class LLM:
         self._check_not_stepping()
         hooked = self._is_hooked()
         with _progress_bar(len(requests), use_tqdm) as on_progress:
-            job = self._call("GenerateHooked" if hooked else "Generate", json.dumps(requests))
-            outputs = _binding.wait(job, on_progress, self._step if hooked else None)
+            function, step = ("GenerateHooked", self._step) if hooked else ("Generate", None)
+            outputs = _binding.run(function, self._engine, json.dumps(requests), on_progress=on_progress, step=step)
         return with_prompt_ids(outputs, requests)
 
     def _stream(self, request: dict[str, Any]) -> TokenStream:
