@@ -42,14 +42,7 @@ func TestClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := d.Submit(&ops.List{}); err == nil {
-		t.Error("submit to a closed device: no error")
-	}
+	devicetest.Closed(t, d)
 }
 
 // TestGraphs: a list that comes again is launched as a graph, and gives what it gives

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
@@ -152,5 +153,18 @@ func testLists(t *testing.T, open Open) {
 	bad.GatherRows(a, x, r.i32(0, 0)) // shapes that do not fit
 	if err := r.d.Submit(&bad); err == nil {
 		t.Error("a list with a shape error: no error")
+	}
+}
+
+// Closed closes a device: a second time does nothing, and no list is taken then.
+func Closed(t *testing.T, d device.Device) {
+	t.Helper()
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := d.Submit(&ops.List{}); err == nil {
+		t.Error("submit to a closed device: no error")
 	}
 }
