@@ -101,9 +101,10 @@ if [ "$mode" = go ]; then
   exit
 fi
 
-# Compiles one file, unless that was done from the same sources; keeps what ptxas says of it.
+# Compiles one file, unless that was done from the same source and headers; keeps what ptxas says of it.
 compile() {
-  local name=$1 log=$objects/$1.log
+  local name=$1 log=$objects/$1.log stamp
+  stamp=$( (echo "$common"; cat "$root/kernels/cuda/$name.cu") | sha256sum)
   [ "$(cat "$objects/$name.stamp" 2>/dev/null)" != "$stamp" ] || return 0
   # shellcheck disable=SC2086
   if ! "$nvcc" $flags $targets -c "$root/kernels/cuda/$name.cu" -o "$objects/$name.o" >"$log" 2>&1; then
@@ -127,9 +128,9 @@ report() {
 
 nvcc=$(find_nvcc) || without "there is no nvcc: CUDA_HOME is not set, the PATH has none, and PyPI could not be reached"
 [ -x "$nvcc" ] || without "$nvcc is not there"
-stamp=$( (cat "$root"/kernels/cuda/*.{cu,cuh,h} "$root/kernels/cpu/msgl.h"; echo "$flags $targets"; "$nvcc" --version) | sha256sum)
+common=$( (cat "$root"/kernels/cuda/*.{cuh,h} "$root/kernels/cpu/msgl.h"; echo "$flags $targets"; "$nvcc" --version) | sha256sum)
 say "compiling with $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p') for sm_80, sm_90a, sm_100"
-export nvcc flags targets objects root stamp
+export nvcc flags targets objects root common
 export -f compile say
 names=$(cd "$root/kernels/cuda" && ls -- *.cu | sed 's/\.cu$//')
 echo "$names" | xargs -P "$(nproc)" -I {} bash -c 'set -euo pipefail; compile {}'

@@ -1,365 +1,320 @@
 // attention.cu: causal attention over the paged cache.
 //
-// A block takes up to 8 (row, query head) pairs of a request under one key/value head.
-// Positions go in chunks of 256 and blocks of 32, at fixed multiples from 0: a warp
-// takes a block and computes its softmax by itself, then warp i merges the blocks of
-// pair i in order, and chunks are merged in order. A request with one row (decoding)
-// has a block of threads for each chunk and a second kernel that merges them, by
-// the same arithmetic. So a row's result depends on its position alone.
-#include "check.h"
-#include "device.cuh"
+// Positions go in tiles of 16 and chunks of 256, at fixed multiples from 0. Within a chunk a
+// running softmax takes tile after tile; chunks are merged in order. That is so for a
+// row of a prompt, whose chunks one warp merges, and for one that is decoded, whose
+// chunks different warps take. So a row's result depends on its position alone.
+//
+// Keys and values come by asynchronous copies, a few tiles ahead: of a prompt's task
+// for all warps of a block, of a chunk's for its warp alone. Each is read once for all
+// query heads above it.
+#include "attention_tile.cuh"
 
 namespace msgl {
 namespace {
 
 enum {
-  ATTN_THREADS = 256,
-  ATTN_WARPS = ATTN_THREADS / WARP,
-  PAIRS = ATTN_WARPS,               // a warp merges a pair
-  POSITIONS = WARP,                 // of a block: a lane has one
-  CHUNK = ATTN_WARPS * POSITIONS,
-  LOAD = 8,                         // values of a head that are loaded together
+  MOST_WARPS = 8,
+  TILES = CHUNK / TILE,
+  MERGE_WARPS = 8,
+  MOST_SUMS = 256 / WARP,  // of a head, for a lane
 };
 
-struct AttnArgs {
-  Floats dst, q;
-  const char *k, *v;
-  Indices table, cu, lens;
-  int64_t table_stride, row_bytes;
-  int table_cols, requests, rows, cache_pages;
-  int heads, kv, d, page, window;
-  float scale;
-  float *partials;  // [requests, max_chunks, heads, D + 2]: o, max, sum
-  int max_chunks;
+// The threads that share the copies of a task, and their shared memory.
+struct Team {
+  bool block;  // all of the block, else the warp
+  int me, size;
+  int *slots;         // [2][CHUNK]: where the positions of a chunk and of the next are in the caches; -1: not read
+  float *k_scales, *v_scales;  // [2][CHUNK], of caches of i8
+  char *stages;
+  char *queries;  // of the warp
 };
 
-// A running softmax: o is the sum of weights times values, l that of the weights exp(s - m).
-template <int NC> struct Softmax {
-  float m, l, o[NC];  // lane i has elements i, i + 32, ... of o
+__device__ inline void wait_for(const Team &team) {
+  if (team.block) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
+}
+
+// Bytes of a block's shared memory: the list of tasks; each warp's slots and scales, and its queries;
+// rings of stages, one for each warp, or one and what each warp keeps while it goes through chunks.
+template <int DTYPE, int D> struct Room {
+  static constexpr int SLOTS = 2 * CHUNK * 4 * (DTYPE == MSGL_I8 ? 3 : 1);
+  static constexpr int RING = KvStage<DTYPE, D>::RING;
+  static constexpr int QUERIES = Queries<DTYPE, D>::ROOM;
+  static constexpr int TOTAL = PAIRS * D * 4;
 };
 
-template <int NC> __device__ Softmax<NC> nothing() {
-  Softmax<NC> s = {};
-  s.m = minus_infinity();
+template <int DTYPE, int D> size_t shared_bytes(int requests, int warps) {
+  typedef Room<DTYPE, D> R;
+  return (size_t)(list_words(requests) * 4 + warps * (R::SLOTS + R::QUERIES) + larger(warps * R::RING, R::RING + warps * R::TOTAL));
+}
+
+template <int DTYPE, int D> __device__ Team team_of(const AttnArgs &a, bool block) {
+  typedef Room<DTYPE, D> R;
+  int warps = (int)blockDim.x / WARP, warp = block ? 0 : (int)threadIdx.x / WARP;
+  int me = block ? (int)threadIdx.x : (int)threadIdx.x % WARP, size = block ? (int)blockDim.x : WARP;
+  char *queries = shared_memory<char>() + list_words(a.requests) * 4, *slots = queries + warps * R::QUERIES;
+  char *stages = slots + warps * R::SLOTS + warp * R::RING;
+  slots += warp * R::SLOTS;
+  float *scales = (float *)slots + 2 * CHUNK;
+  return {block, me, size, (int *)slots, scales, scales + 2 * CHUNK, stages, queries + (int)threadIdx.x / WARP * R::QUERIES};
+}
+
+// Finds where the positions of a chunk are.
+template <int DTYPE> __device__ void find_slots(Guard g, const AttnArgs &a, const Task &t, const Team &team, int chunk) {
+  if (chunk * CHUNK > t.high) return;
+  for (int i = team.me; i < CHUNK; i += team.size) {
+    int position = chunk * CHUNK + i, at = chunk % 2 * CHUNK + i, slot = -1;
+    if (position >= t.low && position <= t.high) {
+      int page = a.table[t.request * a.table_stride + position / a.page];
+      if (page < 0 || page >= a.cache_pages) {
+        fail(g, MSGL_ERR_INDEX);
+      } else {
+        slot = page * a.page + position % a.page;
+      }
+    }
+    team.slots[at] = slot;
+    if (DTYPE != MSGL_I8) continue;
+    int64_t scale = slot * a.row_bytes + a.kv * a.d;
+    team.k_scales[at] = slot < 0 ? 0 : ((const float *)(a.k + scale))[t.head];
+    team.v_scales[at] = slot < 0 ? 0 : ((const float *)(a.v + scale))[t.head];
+  }
+}
+
+// Starts to copy a tile's keys and values, BYTES at a time.
+template <int DTYPE, int D, int BYTES> __device__ void copy_tile(const AttnArgs &a, const Task &t, const Team &team, int tile) {
+  typedef KvStage<DTYPE, D> S;
+  constexpr int PARTS = S::PITCH / BYTES;
+  const int *slots = team.slots + tile % (2 * TILES) * TILE;
+  char *stage = team.stages + tile % S::COUNT * S::BYTES;
+  int head_bytes = a.d * S::ELEM;
+#pragma unroll 4
+  for (int i = team.me; i < 2 * TILE * PARTS; i += team.size) {
+    int half = i / (TILE * PARTS), row = i / PARTS % TILE, at = i % PARTS * BYTES, slot = slots[row];
+    bool there = slot >= 0 && at < head_bytes;
+    const char *from = (half ? a.v : a.k) + (there ? slot * a.row_bytes + t.head * head_bytes + at : 0);
+    copy_async<BYTES>(stage + half * S::HALF + S::at(row, at / 16) + at % 16, from, there);
+  }
+}
+
+// Starts to copy a tile if the task has it. Each call is a group of copies.
+template <int DTYPE, int D> __device__ void start_tile(const AttnArgs &a, const Task &t, const Team &team, int tile) {
+  if (tile <= t.high / TILE) {
+    if (DTYPE != MSGL_I8 || a.aligned) {
+      copy_tile<DTYPE, D, 16>(a, t, team, tile);
+    } else {
+      copy_tile<DTYPE, D, 4>(a, t, team, tile);
+    }
+  }
+  commit_copies();
+}
+
+// What the lane's rows see; last -1: the row is none.
+struct Sight {
+  int first[2], last[2];
+};
+
+__device__ inline Sight sight_of(const AttnArgs &a, const Task &t, int pair, int pairs) {
+  Sight s;
+  for (int h = 0; h < 2; h++) {
+    int own = lane_g() + 8 * h, position = t.first_position + (pair + own) / (a.heads / a.kv);
+    s.last[h] = own < pairs ? position : -1;
+    s.first[h] = first_seen(a, position);
+  }
   return s;
 }
 
-// Merges the result of the positions that follow.
-template <int NC> __device__ void merge(Softmax<NC> *all, const Softmax<NC> &next) {
-  if (!(next.m > minus_infinity())) return;
-  float top = next.m > all->m ? next.m : all->m, keep = exp_of(all->m - top), take = exp_of(next.m - top);
-  all->m = top;
-  all->l = all->l * keep + next.l * take;
-  for (int c = 0; c < NC; c++) all->o[c] = fmaf(next.o[c], take, all->o[c] * keep);
-}
-
-// Eight values from i on of a head, as stored.
-template <int DTYPE> __device__ void load_values(float out[LOAD], const char *head, int i) {
-  if (DTYPE == MSGL_F32) {
-    uint4 a = ((const uint4 *)head)[i / 4], b = ((const uint4 *)head)[i / 4 + 1];
-    uint32_t words[LOAD] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    for (int e = 0; e < LOAD; e++) out[e] = __uint_as_float(words[e]);
-  } else if (DTYPE == MSGL_I8) {
-    for (int w = 0; w < 2; w++) {
-      uint32_t word = ((const uint32_t *)head)[i / 4 + w];
-      for (int e = 0; e < 4; e++) out[4 * w + e] = (float)(int8_t)(word >> (8 * e));
-    }
-  } else {
-    uint4 a = ((const uint4 *)head)[i / LOAD];
-    uint32_t words[4] = {a.x, a.y, a.z, a.w};
-    for (int e = 0; e < LOAD; e++) {
-      uint16_t half = (uint16_t)(words[e / 2] >> (16 * (e % 2)));
-      out[e] = DTYPE == MSGL_BF16 ? from_bf16(half) : from_f16(half);
-    }
+// Scales a tile's scores, and hides those that are not seen.
+template <int DTYPE> __device__ void hide(float s[2][4], const AttnArgs &a, const Team &team, const Sight &sight, int tile) {
+  for (int i = 0; i < 8; i++) {
+    int h = i / 2 % 2, within = i / 4 * 8 + lane_j() * 2 + i % 2, position = tile * TILE + within;
+    float x = s[i / 4][i % 4] * a.scale;
+    if (DTYPE == MSGL_I8) x *= team.k_scales[position % (2 * CHUNK)];
+    s[i / 4][i % 4] = position <= sight.last[h] && position >= sight.first[h] ? x : minus_infinity();
   }
 }
 
-template <int DTYPE> __device__ float load_value(const char *head, int i) {
-  if (DTYPE == MSGL_F32) return ((const float *)head)[i];
-  if (DTYPE == MSGL_I8) return (float)((const int8_t *)head)[i];
-  uint16_t half = ((const uint16_t *)head)[i];
-  return DTYPE == MSGL_BF16 ? from_bf16(half) : from_f16(half);
+template <int DTYPE, int D>
+__device__ void attend(Softmax<D> *all, const Queries<DTYPE, D> &q, const AttnArgs &a, const Team &team, const Sight &sight, int tile) {
+  typedef KvStage<DTYPE, D> S;
+  const char *keys = team.stages + tile % S::COUNT * S::BYTES;
+  float s[2][4] = {};
+  score(s, q, keys, a.d);
+  hide<DTYPE>(s, a, team, sight, tile);
+  weigh(all, s);
+  for (int i = 0; i < 8 && DTYPE == MSGL_I8; i++) {
+    s[i / 4][i % 4] *= team.v_scales[(tile * TILE + i / 4 * 8 + lane_j() * 2 + i % 2) % (2 * CHUNK)];
+  }
+  add_values<DTYPE>(all, s, keys + S::HALF, a.d);
 }
 
-// A block's work: pairs of one request under one key/value head, against chunks.
-struct Task {
-  int request, head, length;  // head: of keys and values
-  int first_row;              // of the request, in the batch
-  int rows;                   // of the request in the batch
-  int pair, pairs;            // pair p: row p / group of the request, query head p % group
-  int chunk, end_chunk;
-  bool whole;                 // all chunks: no merging afterwards
+// How much a merge keeps of one softmax, and takes of another.
+struct Shares {
+  float keep, take;
 };
 
-// How many tasks request r has under each key/value head. What does not fit is a fault, and has none.
-__device__ int count_tasks(Guard g, const AttnArgs &a, int r) {
-  int count = a.cu[r + 1] - a.cu[r], length = a.lens[r];
-  bool ends = (r > 0 || a.cu[0] == 0) && (r + 1 < a.requests || a.cu[a.requests] == a.rows);
-  if (!ends || count < 0 || length < count || a.cu[r] < 0 || a.cu[r + 1] > a.rows || ceil_div(length, a.page) > a.table_cols) {
-    fail(g, MSGL_ERR_INDEX);
-    return 0;
-  }
-  int tiles = (int)ceil_div((int64_t)count * (a.heads / a.kv), PAIRS);
-  return count == 1 ? tiles * (int)ceil_div(length, CHUNK) : tiles;
+// Merges m and l of the positions that follow.
+__device__ inline Shares merge(float *m, float *l, float next_m, float next_l) {
+  if (!(next_m > minus_infinity())) return {1, 0};
+  float top = next_m > *m ? next_m : *m;
+  Shares s = {exp_of(*m - top), exp_of(next_m - top)};
+  *m = top;
+  *l = *l * s.keep + next_l * s.take;
+  return s;
 }
 
-// Fills starts[0 .. requests] with the first task of each request; returns their number.
-__device__ int list_tasks(Guard g, const AttnArgs &a, int *starts) {
-  int lane = (int)threadIdx.x % WARP, total = 0;
-  if (threadIdx.x < WARP) {
-    for (int first = 0; first < a.requests; first += WARP) {
-      int r = first + lane, count = r < a.requests ? count_tasks(g, a, r) : 0, before = warp_before(count);
-      if (r < a.requests) starts[r] = total + before;
-      total += __shfl_sync(0xffffffffu, before + count, WARP - 1);
-    }
-    if (lane == 0) starts[a.requests] = total;
-  }
-  __syncthreads();
-  return starts[a.requests];
-}
+__device__ inline float merge(float o, float next, const Shares &s) { return fmaf(next, s.take, o * s.keep); }
 
-__device__ Task find_task(const AttnArgs &a, const int *starts, int index) {
-  int low = 0, high = a.requests;  // starts[low] <= unit < starts[high]
-  int unit = index / a.kv;
-  while (high - low > 1) {
-    int middle = (low + high) / 2;
-    if (starts[middle] <= unit) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  Task t = {low, index % a.kv, a.lens[low], a.cu[low], a.cu[low + 1] - a.cu[low], 0, 0, 0, 0, true};
-  int group = a.heads / a.kv, chunks = (int)ceil_div(t.length, CHUNK), within = unit - starts[low];
-  t.whole = t.rows != 1;
-  t.chunk = t.whole ? 0 : within % chunks;
-  t.pair = (t.whole ? within : within / chunks) * PAIRS;
-  t.pairs = (int)smaller(PAIRS, (int64_t)t.rows * group - t.pair);
-  int last = t.length - t.rows + (t.pair + t.pairs - 1) / group;  // position of the last pair
-  t.end_chunk = t.whole ? last / CHUNK + 1 : t.chunk + 1;
-  if (t.whole && a.window > 0) t.chunk = (int)larger(0, t.length - t.rows + t.pair / group + 1 - a.window) / CHUNK;
-  return t;
-}
-
-// A block's shared memory.
-struct Room {
-  int *starts;   // [requests + 1]
-  float *q;      // [PAIRS][D]
-  float *p;      // [warps][PAIRS][POSITIONS]
-  float *o;      // [warps][PAIRS][D]
-  float *m, *l;  // [warps][PAIRS]
+// What the chunks before have given: a row's m and l, and the sums in shared memory.
+struct Total {
+  float m[2], l[2];
+  float *o;  // [D / 8 * 4][lanes]
 };
 
-__host__ __device__ inline int64_t starts_words(int requests) { return (requests + 1 + 3) / 4 * 4; }
-
-__device__ Room room_of(const AttnArgs &a) {
-  float *base = shared_memory<float>();
-  Room room = {(int *)base, base + starts_words(a.requests), nullptr, nullptr, nullptr, nullptr};
-  room.p = room.q + PAIRS * a.d;
-  room.o = room.p + ATTN_WARPS * PAIRS * POSITIONS;
-  room.m = room.o + ATTN_WARPS * PAIRS * a.d;
-  room.l = room.m + ATTN_WARPS * PAIRS;
-  return room;
+template <int D> __device__ Total no_total(char *room) {
+  float *o = (float *)(room + (int)threadIdx.x / WARP * PAIRS * D * 4) + (int)threadIdx.x % WARP;
+  for (int i = 0; i < D / 2; i++) o[i * WARP] = 0;
+  return {{minus_infinity(), minus_infinity()}, {0, 0}, o};
 }
 
-size_t room_bytes(const AttnArgs &a) {
-  return sizeof(float) * (size_t)(starts_words(a.requests) + PAIRS * a.d * (1 + ATTN_WARPS) + ATTN_WARPS * PAIRS * (POSITIONS + 2));
+template <int D> __device__ void merge_chunk(Total *total, const Softmax<D> &s) {
+  Shares shares[2];
+  for (int h = 0; h < 2; h++) shares[h] = merge(&total->m[h], &total->l[h], s.m[h], row_sum(s.l[h]));
+#pragma unroll
+  for (int i = 0; i < D / 2; i++) total->o[i * WARP] = merge(total->o[i * WARP], s.o[i / 4][i % 4], shares[i % 4 / 2]);
 }
 
-// The lane's position of a block, and where its key and value are.
-struct Place {
-  int64_t slot;
-  bool seen;  // by any pair of the task
-};
+// The dimension of sum i of a lane.
+__device__ inline int dimension(int i) { return i / 32 * 64 + lane_j() * 16 + i % 2 * 8 + i / 4 % 8; }
 
-__device__ Place find_place(Guard g, const AttnArgs &a, const Task &t, int position) {
-  int group = a.heads / a.kv, first = t.length - t.rows + t.pair / group, last = t.length - t.rows + (t.pair + t.pairs - 1) / group;
-  Place place = {0, position <= last && (a.window <= 0 || position > first - a.window)};
-  if (!place.seen) return place;
-  int page = a.table[t.request * a.table_stride + position / a.page];
-  if (page < 0 || page >= a.cache_pages) {
-    fail(g, MSGL_ERR_INDEX);
-    place.seen = false;
-    return place;
+template <int D> __device__ void store_total(const AttnArgs &a, const Task &t, const Total &total, int pair, int pairs) {
+  int group = a.heads / a.kv;
+  for (int h = 0; h < 2; h++) {
+    int own = lane_g() + 8 * h;
+    if (own >= pairs) continue;
+    float *to = a.dst.row(t.first_row + (pair + own) / group) + (t.head * group + (pair + own) % group) * a.d;
+    for (int i = 0; i < D / 2; i++) {
+      if (i % 4 / 2 == h && dimension(i) < a.d) to[dimension(i)] = total.o[i * WARP] / total.l[h];
+    }
   }
-  place.slot = (int64_t)page * a.page + position % a.page;
-  return place;
 }
 
-// The scores of the lane's position: q . k for each pair.
-template <int DTYPE> __device__ void scores(float s[PAIRS], const AttnArgs &a, const float *q, const char *key) {
+template <int D> __device__ void store_part(const AttnArgs &a, const Task &t, const Softmax<D> &s) {
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    int own = lane_g() + 8 * h;
+    int64_t part = part_of(a, t.request, t.low / CHUNK, t.head * (a.heads / a.kv) + t.pair + own);
+    float l = row_sum(s.l[h]);
+    if (own >= t.pairs) continue;
+#pragma unroll
+    for (int i = 0; i < D / 2; i++) {
+      if (i % 4 / 2 == h && dimension(i) < a.d) a.parts[part * a.d + dimension(i)] = s.o[i / 4][i % 4];
+    }
+    if (lane_j() == 0) a.part_tops[part * 2] = s.m[h], a.part_tops[part * 2 + 1] = l;
+  }
+}
+
+template <int DTYPE, int D> __device__ void run_task(Guard g, const AttnArgs &a, const Task &t, const Team &team) {
+  constexpr int AHEAD = KvStage<DTYPE, D>::COUNT - 1;
+  int offset = t.whole ? (int)threadIdx.x / WARP * PAIRS : 0, pair = t.pair + offset, pairs = (int)smaller(PAIRS, t.pairs - offset);
+  int first = t.low / TILE, end = t.high / TILE + 1;
+  wait_for(team);  // for those who are not done with the task before
 #pragma unroll 1
-  for (int i = 0; i < a.d; i += LOAD) {
-    float k[LOAD];
-    load_values<DTYPE>(k, key, i);
-    for (int p = 0; p < PAIRS; p++) {
-      for (int e = 0; e < LOAD; e++) s[p] = fmaf(q[p * a.d + i + e], k[e], s[p]);
+  for (int i = 0; i < 2; i++) find_slots<DTYPE>(g, a, t, team, first / TILES + i);
+  auto q = load_queries<DTYPE, D>(a, t, pair, pairs, team.queries);
+  Sight sight = sight_of(a, t, pair, pairs);
+  Total total = {};
+  if (t.whole) total = no_total<D>(team.stages + KvStage<DTYPE, D>::RING);
+  Softmax<D> s;
+  reset(&s);
+  wait_for(team);
+#pragma unroll 1
+  for (int tile = first - AHEAD; tile < end; tile++) {
+    if (tile >= first) {
+      wait_copies<AHEAD - 1>();
+      wait_for(team);
+    }
+    if (tile > first && tile % TILES == 0) find_slots<DTYPE>(g, a, t, team, tile / TILES + 1);
+    start_tile<DTYPE, D>(a, t, team, tile + AHEAD);
+    if (tile < first) continue;
+    if (pairs > 0) attend(&s, q, a, team, sight, tile);
+    if (t.whole && ((tile + 1) % TILES == 0 || tile + 1 == end)) {
+      merge_chunk(&total, s);
+      reset(&s);
     }
   }
-}
-
-__device__ inline float head_scale(const AttnArgs &a, const char *row, int head) { return ((const float *)(row + a.kv * a.d))[head]; }
-
-// A warp's block of positions from `start` on, for all pairs of the task; leaves m, l, o in the room.
-template <int DTYPE, int NC> __device__ void attend_block(Guard g, const AttnArgs &a, const Task &t, const Room &room, int start) {
-  int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, group = a.heads / a.kv;
-  int position = start + lane, first_position = t.length - t.rows;
-  Place place = find_place(g, a, t, position);
-  unsigned seen = __ballot_sync(0xffffffffu, place.seen);
-  if (seen == 0) {
-    if (lane < PAIRS) room.m[warp * PAIRS + lane] = minus_infinity();
-    return;
-  }
-  const char *keys = a.k + place.slot * a.row_bytes, *values = a.v + place.slot * a.row_bytes;
-  int head_offset = t.head * a.d * elem_size(DTYPE);
-  float s[PAIRS] = {}, *weights = room.p + warp * PAIRS * POSITIONS;
-  if (place.seen) scores<DTYPE>(s, a, room.q, keys + head_offset);
-  for (int p = 0; p < PAIRS; p++) {
-    if (p >= t.pairs) {
-      weights[p * POSITIONS + lane] = 0;
-      continue;
-    }
-    int own = first_position + (t.pair + p) / group;
-    bool visible = place.seen && position <= own && (a.window <= 0 || position > own - a.window);
-    float x = minus_infinity(), weight = 0;
-    if (visible) x = DTYPE == MSGL_I8 ? s[p] * a.scale * head_scale(a, keys, t.head) : s[p] * a.scale;
-    float m = warp_max(x);
-    if (m > minus_infinity()) weight = exp_of(x - m);
-    float l = warp_sum(weight);
-    if (DTYPE == MSGL_I8 && place.seen) weight *= head_scale(a, values, t.head);
-    weights[p * POSITIONS + lane] = weight;
-    if (lane == 0) {
-      room.m[warp * PAIRS + p] = m;
-      room.l[warp * PAIRS + p] = l;
-    }
-  }
-  __syncwarp();
-  float o[PAIRS][NC] = {};
-#pragma unroll(NC > 4 ? 1 : 4)
-  for (int j = 0; j < POSITIONS; j++) {
-    if (!(seen >> j & 1)) continue;
-    int64_t slot = __shfl_sync(0xffffffffu, place.slot, j);
-    const char *head = a.v + slot * a.row_bytes + head_offset;
-    for (int c = 0; c < NC; c++) {
-      int i = c * WARP + lane;
-      float v = i < a.d ? load_value<DTYPE>(head, i) : 0;
-      for (int p = 0; p < PAIRS; p++) o[p][c] = fmaf(weights[p * POSITIONS + j], v, o[p][c]);
-    }
-  }
-#pragma unroll
-  for (int p = 0; p < PAIRS; p++) {
-#pragma unroll
-    for (int c = 0; c < NC; c++) {
-      if (p < t.pairs && c * WARP + lane < a.d) room.o[(warp * PAIRS + p) * a.d + c * WARP + lane] = o[p][c];
-    }
-  }
-}
-
-// Merges the warps' blocks of the pair that belongs to this warp.
-template <int NC> __device__ Softmax<NC> merge_blocks(const AttnArgs &a, const Room &room) {
-  int lane = (int)threadIdx.x % WARP, pair = (int)threadIdx.x / WARP;
-  Softmax<NC> all = nothing<NC>();
-  for (int w = 0; w < ATTN_WARPS; w++) {
-    int at = w * PAIRS + pair;
-    Softmax<NC> next = {room.m[at], room.l[at], {}};
-    if (!(next.m > minus_infinity())) continue;
-    for (int c = 0; c < NC; c++) next.o[c] = c * WARP + lane < a.d ? room.o[at * a.d + c * WARP + lane] : 0;
-    merge(&all, next);
-  }
-  return all;
-}
-
-template <int NC> __device__ void store_result(const AttnArgs &a, float *dst, const Softmax<NC> &s) {
-  int lane = (int)threadIdx.x % WARP;
-  for (int c = 0; c < NC; c++) {
-    if (c * WARP + lane < a.d) dst[c * WARP + lane] = s.o[c] / s.l;
-  }
-}
-
-__device__ inline float *partial(const AttnArgs &a, int request, int chunk, int head) {
-  return a.partials + (((int64_t)request * a.max_chunks + chunk) * a.heads + head) * (a.d + 2);
-}
-
-template <int NC> __device__ void store_partial(const AttnArgs &a, float *to, const Softmax<NC> &s) {
-  int lane = (int)threadIdx.x % WARP;
-  for (int c = 0; c < NC; c++) {
-    if (c * WARP + lane < a.d) to[c * WARP + lane] = s.o[c];
-  }
-  if (lane == 0) {
-    to[a.d] = s.m;
-    to[a.d + 1] = s.l;
-  }
-}
-
-template <int DTYPE, int NC> __device__ void run_task(Guard g, const AttnArgs &a, const Task &t, const Room &room) {
-  int warp = (int)threadIdx.x / WARP, group = a.heads / a.kv;
-  for (int i = (int)threadIdx.x; i < PAIRS * a.d; i += ATTN_THREADS) {
-    int pair = t.pair + i / a.d, head = t.head * group + pair % group;
-    room.q[i] = i / a.d < t.pairs ? a.q.row(t.first_row + pair / group)[head * a.d + i % a.d] : 0;
-  }
-  Softmax<NC> all = nothing<NC>();
-  for (int chunk = t.chunk; chunk < t.end_chunk; chunk++) {
-    __syncthreads();
-    attend_block<DTYPE, NC>(g, a, t, room, chunk * CHUNK + warp * POSITIONS);
-    __syncthreads();
-    if (warp >= t.pairs) continue;
-    Softmax<NC> next = merge_blocks<NC>(a, room);
-    if (t.whole) {
-      merge(&all, next);
-    } else {
-      all = next;
-    }
-  }
-  __syncthreads();
-  if (warp >= t.pairs) return;
-  int pair = t.pair + warp, head = t.head * group + pair % group;
   if (t.whole) {
-    store_result(a, a.dst.row(t.first_row + pair / group) + head * a.d, all);
+    store_total<D>(a, t, total, pair, pairs);
   } else {
-    store_partial(a, partial(a, t.request, t.chunk, head), all);
+    store_part(a, t, s);
   }
 }
 
-// A fixed number of blocks, so that the launch does not depend on lengths.
-template <int DTYPE, int NC> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_kernel(Guard g, AttnArgs a) {
+// A fixed number of blocks, so that the launch does not depend on lengths. Each takes its
+// share of the tasks for blocks, then each warp its share of the others.
+template <int DTYPE, int D> __global__ void __launch_bounds__(MOST_WARPS *WARP, 1) attention_kernel(Guard g, AttnArgs a) {
   if (stopped(g)) return;
-  Room room = room_of(a);
-  int tasks = list_tasks(g, a, room.starts) * a.kv;
-  for (int i = (int)blockIdx.x; i < tasks; i += (int)gridDim.x) run_task<DTYPE, NC>(g, a, find_task(a, room.starts, i), room);
-}
-
-// Merges the chunks of requests with one row: a block a request, a warp a head.
-template <int NC> __global__ void attention_merge_kernel(Guard g, AttnArgs a) {
-  if (stopped(g)) return;
-  int r = (int)blockIdx.x, head = (int)(blockIdx.y * ATTN_WARPS + threadIdx.x / WARP), lane = (int)threadIdx.x % WARP;
-  if (head >= a.heads || a.cu[r + 1] - a.cu[r] != 1 || count_tasks(g, a, r) == 0) return;
-  Softmax<NC> all = nothing<NC>();
-  int chunks = (int)ceil_div(a.lens[r], CHUNK);
-  for (int chunk = 0; chunk < chunks; chunk++) {
-    const float *from = partial(a, r, chunk, head);
-    Softmax<NC> next = {from[a.d], from[a.d + 1], {}};
-    for (int c = 0; c < NC; c++) next.o[c] = c * WARP + lane < a.d ? from[c * WARP + lane] : 0;
-    merge(&all, next);
+  int warps = (int)blockDim.x / WARP, block_pairs = warps * PAIRS;
+  TaskList list = list_tasks(g, a, shared_memory<int>(), block_pairs);
+  int whole = list.whole[a.requests] * a.kv, split = list.split[a.requests] * a.kv;
+  int i = (int)blockIdx.x, step = (int)gridDim.x;
+  bool block = true;
+#pragma unroll 1
+  for (;; i += step) {
+    if (block && i >= whole) {
+      __syncthreads();
+      i = (int)blockIdx.x * warps + (int)threadIdx.x / WARP;
+      step = (int)gridDim.x * warps;
+      block = false;
+    }
+    if (!block && i >= split) return;
+    Task t = block ? whole_task(a, list.whole, i, block_pairs) : split_task(a, list.split, i);
+    run_task<DTYPE, D>(g, a, t, team_of<DTYPE, D>(a, block));
   }
-  store_result(a, a.dst.row(a.cu[r]) + head * a.d, all);
 }
 
-template <int DTYPE, int NC> int launch_attention(Run &run, const AttnArgs &a) {
-  int64_t group = a.heads / a.kv, decode = (int64_t)a.requests * a.max_chunks * ceil_div(group, PAIRS);
-  int64_t most = (decode + ceil_div(a.rows * group, PAIRS) + a.requests) * a.kv;
-  dim3 grid((unsigned)smaller(most, 4 * multiprocessors()));
-  int code = launch(run, attention_kernel<DTYPE, NC>, grid, ATTN_THREADS, room_bytes(a), run.guard, a);
+// Merges the chunks of requests with one row: a warp a head.
+__global__ void attention_merge_kernel(Guard g, AttnArgs a) {
+  if (stopped(g)) return;
+  int r = (int)blockIdx.x, head = (int)(blockIdx.y * MERGE_WARPS + threadIdx.x / WARP), lane = (int)threadIdx.x % WARP;
+  if (head >= a.heads || count_tasks(g, a, r, PAIRS).split == 0) return;
+  float m = minus_infinity(), l = 0, o[MOST_SUMS] = {};
+  int last = a.lens[r] - 1;
+  for (int chunk = first_seen(a, last) / CHUNK; chunk <= last / CHUNK; chunk++) {
+    int64_t part = part_of(a, r, chunk, head);
+    Shares shares = merge(&m, &l, a.part_tops[part * 2], a.part_tops[part * 2 + 1]);
+    for (int c = 0; c < MOST_SUMS; c++) {
+      if (c * WARP + lane < a.d) o[c] = merge(o[c], a.parts[part * a.d + c * WARP + lane], shares);
+    }
+  }
+  for (int c = 0; c < MOST_SUMS; c++) {
+    if (c * WARP + lane < a.d) a.dst.row(a.cu[r])[head * a.d + c * WARP + lane] = o[c] / l;
+  }
+}
+
+template <int DTYPE, int D> int launch_attention(Run &run, const AttnArgs &a) {
+  int64_t most = most_shared(), group = a.heads / a.kv;
+  int warps = MOST_WARPS;
+  while (warps > 1 && (int64_t)shared_bytes<DTYPE, D>(a.requests, warps) > most) warps /= 2;
+  size_t shared = shared_bytes<DTYPE, D>(a.requests, warps);
+  if ((int64_t)shared > most) return MSGL_ERR_SHAPE;
+  int64_t whole = ceil_div(a.rows * group, warps * PAIRS) + a.requests, split = a.requests * a.max_chunks * ceil_div(group, PAIRS);
+  dim3 grid((unsigned)smaller((whole + ceil_div(split, warps)) * a.kv, multiprocessors() * (most / (int64_t)shared)));
+  int code = launch(run, attention_kernel<DTYPE, D>, grid, warps * WARP, shared, run.guard, a);
   if (code != MSGL_OK) return code;
-  dim3 rows((unsigned)a.requests, (unsigned)ceil_div(a.heads, ATTN_WARPS));
-  return launch(run, attention_merge_kernel<NC>, rows, ATTN_THREADS, 0, run.guard, a);
+  dim3 rows((unsigned)a.requests, (unsigned)ceil_div(a.heads, MERGE_WARPS));
+  return launch(run, attention_merge_kernel, rows, MERGE_WARPS * WARP, 0, run.guard, a);
 }
 
-template <int NC> int launch_dtype(Run &run, const AttnArgs &a, int dtype) {
-  switch (dtype) {
-    case MSGL_F32: return launch_attention<MSGL_F32, NC>(run, a);
-    case MSGL_BF16: return launch_attention<MSGL_BF16, NC>(run, a);
-    case MSGL_F16: return launch_attention<MSGL_F16, NC>(run, a);
-    default: return launch_attention<MSGL_I8, NC>(run, a);
+template <int DTYPE> int launch_dtype(Run &run, const AttnArgs &a) {
+  if constexpr (DTYPE == MSGL_F32) {  // which is not for speed: one kernel does
+    return launch_attention<DTYPE, 256>(run, a);
+  } else {
+    if (a.d <= 64) return launch_attention<DTYPE, 64>(run, a);
+    return a.d <= 128 ? launch_attention<DTYPE, 128>(run, a) : launch_attention<DTYPE, 256>(run, a);
   }
 }
 
@@ -372,17 +327,19 @@ int check_attention(const msgl_op &op) {
                      view(op.t[5], MSGL_I32, 1, (int64_t)table.rows + 1), view(op.t[6], MSGL_I32, 1, table.rows));
 }
 
+bool aligned16(uint64_t address_or_size) { return address_or_size % 16 == 0; }
+
 }  // namespace
 
 int attention(Run &run, const msgl_op &op) {
   int code = check_attention(op);
   if (code != MSGL_OK || op.t[1].rows == 0) return code;
-  const msgl_tensor &k = op.t[2], &table = op.t[4];
+  const msgl_tensor &k = op.t[2], &v = op.t[3], &table = op.t[4];
   AttnArgs a = {};
   a.dst = floats(op.t[0]);
   a.q = floats(op.t[1]);
   a.k = (const char *)(uintptr_t)k.addr;
-  a.v = (const char *)(uintptr_t)op.t[3].addr;
+  a.v = (const char *)(uintptr_t)v.addr;
   a.table = ints(table);
   a.cu = ints(op.t[5]);
   a.lens = ints(op.t[6]);
@@ -399,11 +356,15 @@ int attention(Run &run, const msgl_op &op) {
   a.cache_pages = (int)(k.rows / a.page);
   a.scale = op.f[0];
   a.max_chunks = (int)ceil_div((int64_t)table.cols * a.page, CHUNK);
-  a.partials = take<float>(run, (int64_t)a.requests * a.max_chunks * a.heads * (a.d + 2));
-  if (a.d <= 32) return launch_dtype<1>(run, a, k.dtype);
-  if (a.d <= 64) return launch_dtype<2>(run, a, k.dtype);
-  if (a.d <= 128) return launch_dtype<4>(run, a, k.dtype);
-  return launch_dtype<8>(run, a, k.dtype);
+  a.parts = take<float>(run, (int64_t)a.requests * a.max_chunks * a.heads * a.d);
+  a.part_tops = take<float>(run, (int64_t)a.requests * a.max_chunks * a.heads * 2);
+  a.aligned = aligned16(k.addr) && aligned16(v.addr) && aligned16((uint64_t)a.row_bytes) && aligned16((uint64_t)(a.d * elem_size(k.dtype)));
+  switch (k.dtype) {
+    case MSGL_F32: return launch_dtype<MSGL_F32>(run, a);
+    case MSGL_BF16: return launch_dtype<MSGL_BF16>(run, a);
+    case MSGL_F16: return launch_dtype<MSGL_F16>(run, a);
+    default: return launch_dtype<MSGL_I8>(run, a);
+  }
 }
 
 }  // namespace msgl

@@ -67,13 +67,32 @@ inline int clear(const Run &run, void *p, size_t bytes) {
   return cudaMemsetAsync(p, 0, bytes, (cudaStream_t)run.args->stream) == cudaSuccess ? MSGL_OK : MSGL_ERR_DEVICE;
 }
 
-// Multiprocessors of the device.
-inline int multiprocessors() {
-  int device = 0, count = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return 1;
-  if (cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) return 1;
-  return count;
+inline int device_attribute(cudaDeviceAttr which, int otherwise) {
+  int device = 0, value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return otherwise;
+  return cudaDeviceGetAttribute(&value, which, device) == cudaSuccess ? value : otherwise;
 }
+
+// Multiprocessors of the device.
+inline int multiprocessors() { return device_attribute(cudaDevAttrMultiProcessorCount, 1); }
+
+// The most shared memory that a block can have.
+inline int64_t most_shared() { return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, 48 << 10); }
+
+// Copies 4 or 16 bytes to shared memory while the thread goes on; zeros if !there. The
+// copies before a commit_copies are a group; wait_copies waits for all but the last LEFT.
+template <int BYTES> __device__ void copy_async(void *to, const void *from, bool there) {
+  unsigned at = (unsigned)__cvta_generic_to_shared(to);
+  int bytes = there ? BYTES : 0;
+  if (BYTES == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(BYTES), "r"(bytes) : "memory");
+  }
+}
+
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> __device__ void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
 
 #else
 
@@ -93,6 +112,13 @@ inline int clear(const Run &run, void *p, size_t bytes) {
 }
 
 inline int multiprocessors() { return 3; }
+
+// What small GPUs have, or, in other orders of threads, large ones: that must not show, either.
+inline int64_t most_shared() { return (emu::order() == emu::FORWARD ? 99 : 227) << 10; }
+
+template <int BYTES> void copy_async(void *to, const void *from, bool there) { emu::copy_async(to, from, BYTES, there); }
+inline void commit_copies() { emu::commit_copies(); }
+template <int LEFT> void wait_copies() { emu::wait_copies(LEFT); }
 
 #endif
 

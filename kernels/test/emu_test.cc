@@ -91,6 +91,27 @@ static void test_uninitialised() {
   CHECK(value != value);
 }
 
+// A copy arrives when its thread waits for its group, in order of the groups.
+static void test_copies() {
+  static const int from[3] = {5, 6, 7};
+  int bad = 0;
+  CHECK(start(32, 4 * sizeof(int), [&] {
+    int *to = shared_ints();
+    if (threadIdx.x) return;
+    for (int i = 0; i < 3; i++) {
+      emu::copy_async(to + i, from + i, sizeof(int), i != 1);
+      emu::commit_copies();
+    }
+    bad += to[0] != -1;
+    emu::wait_copies(1);
+    bad += to[0] != 5 || to[1] != 0 || to[2] != -1;
+    emu::copy_async(to + 3, from, sizeof(int), true);  // of no group yet
+    emu::wait_copies(0);
+    bad += to[2] != 7 || to[3] != -1;
+  }));
+  CHECK(bad == 0);
+}
+
 static void test_divergence() {
   auto two_barriers = [] {  // in a macro all would be one line
     if (threadIdx.x < 32) {
@@ -152,6 +173,7 @@ int main() {
   test_barrier();
   test_missing_barrier();
   test_uninitialised();
+  test_copies();
   test_divergence();
   test_bounds();
   printf(failures ? "emu_test: %d checks failed\n" : "emu_test: ok\n", failures);

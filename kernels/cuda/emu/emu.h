@@ -7,7 +7,8 @@
 // at different places, a thread that ends while others wait. Shared memory is poisoned
 // before each block (floats are NaN, integers -1) and is an allocation of its own
 // size, so that the address sanitizer sees what lies outside. Running threads in
-// another order (set_order) shows a barrier that is missing.
+// another order (set_order) shows a barrier that is missing. What copy_async copies
+// arrives when its thread waits for it, and not before.
 #ifndef MSGL_EMU_H
 #define MSGL_EMU_H
 
@@ -50,8 +51,8 @@ struct Now {
 };
 extern Now now;
 
-union Slot {
-  unsigned char bytes[16];
+struct Slot {
+  unsigned char bytes[48];
 };
 
 // Waits for all threads of the block.
@@ -61,6 +62,13 @@ void sync_block(Site at);
 // the lane's next exchange.
 const Slot *exchange(Site at, const void *mine, size_t bytes);
 
+// Copies to shared memory as cp.async does: zeros instead of `from` if !there. What
+// was copied before a commit_copies is a group; wait_copies waits for all groups but
+// the thread's last `left`.
+void copy_async(void *to, const void *from, int bytes, bool there);
+void commit_copies();
+void wait_copies(int left);
+
 // Runs body(context) for all threads of all blocks. Returns false if a block did
 // what a GPU leaves undefined; message() tells what.
 bool run(dim3 grid, unsigned threads, size_t shared_bytes, void (*body)(void *), void *context);
@@ -68,6 +76,7 @@ const char *message();
 
 enum Order { FORWARD, BACKWARD, SHUFFLED };
 void set_order(Order order);
+Order order();
 
 template <class T> T lane_value(const Slot *slots, int lane) {
   T v;

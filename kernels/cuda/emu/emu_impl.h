@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <deque>
+
 #include "emu.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -54,10 +56,20 @@ namespace {
 enum { STACK_BYTES = 128 << 10 };
 enum State { READY, AT_BARRIER, IN_EXCHANGE, ENDED };
 
+struct Copy {
+  void *to;
+  const void *from;
+  int bytes;
+  bool there;
+  unsigned group;
+};
+
 struct Fiber {
   void *sp;
   State state;
   Site site;
+  unsigned groups;  // of copies, committed
+  std::deque<Copy> copies;  // that have not arrived
 };
 
 // Values in the making: a lane cannot be two exchanges ahead of another, so two
@@ -81,7 +93,7 @@ void *context;
 char text[512];
 bool failed;
 bool broken;  // a launch has left fibers in the middle of their work
-Order order = FORWARD;
+Order how = FORWARD;
 
 #if defined(__SANITIZE_ADDRESS__)
 void *scheduler_fake;
@@ -142,11 +154,13 @@ void prepare(unsigned i) {
   for (int r = 3; r <= 8; r++) top[-r] = nullptr;
   fibers[i].sp = top - 8;
   fibers[i].state = READY;
+  fibers[i].groups = 0;
+  fibers[i].copies.clear();
 }
 
 // The n-th thread to run of a block.
 unsigned nth(unsigned n) {
-  switch (order) {
+  switch (how) {
     case BACKWARD: return threads - 1 - n;
     case SHUFFLED: return (n * 97 + 31) % threads;  // 97 has no factor in common with a multiple of 32
     default: return n;
@@ -220,6 +234,26 @@ const Slot *exchange(Site at, const void *mine, size_t bytes) {
   return slots;
 }
 
+void copy_async(void *to, const void *from, int bytes, bool there) {
+  Fiber *f = &fibers[current];
+  f->copies.push_back({to, from, bytes, there, f->groups});
+}
+
+void commit_copies() { fibers[current].groups++; }
+
+void wait_copies(int left) {
+  Fiber *f = &fibers[current];
+  while (!f->copies.empty() && f->copies.front().group + (unsigned)left < f->groups) {
+    const Copy c = f->copies.front();
+    f->copies.pop_front();
+    if (c.there) {
+      memcpy(c.to, c.from, (size_t)c.bytes);
+    } else {
+      memset(c.to, 0, (size_t)c.bytes);
+    }
+  }
+}
+
 bool run(dim3 grid, unsigned count, size_t shared_bytes, void (*fn)(void *), void *arguments) {
 #if defined(__SANITIZE_ADDRESS__)
   if (broken) ASAN_UNPOISON_MEMORY_REGION(stacks, (size_t)MAX_THREADS * STACK_BYTES);
@@ -260,6 +294,8 @@ bool run(dim3 grid, unsigned count, size_t shared_bytes, void (*fn)(void *), voi
 
 const char *message() { return text; }
 
-void set_order(Order o) { order = o; }
+void set_order(Order o) { how = o; }
+
+Order order() { return how; }
 
 }  // namespace emu

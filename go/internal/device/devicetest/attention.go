@@ -43,6 +43,10 @@ func attentionCases() []attentionCase {
 		{heads(9, 3, 64), 1, 0, ops.I8, false, []int{40, 1, 33}},
 		{heads(14, 2, 128), 16, 0, ops.I8, true, []int{290}},
 		{heads(4, 2, 24), 5, 30, ops.I8, false, []int{70, 35}},
+		{heads(4, 2, 128), 256, 0, ops.BF16, false, []int{300, 1}},
+		{heads(40, 1, 64), 16, 0, ops.BF16, false, []int{20, 3}},
+		{heads(20, 1, 24), 3, 0, ops.I8, false, []int{40}},
+		{heads(4, 1, 256), 16, 0, ops.F16, true, []int{35, 64}},
 	}
 }
 
