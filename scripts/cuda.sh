@@ -101,10 +101,23 @@ if [ "$mode" = go ]; then
   exit
 fi
 
-# Compiles one file, unless that was done from the same source and headers; keeps what ptxas says of it.
+# Prints a file and all that it includes of ours.
+sources() {
+  local before="" now=$1
+  cd "$root/kernels/cuda"
+  while [ "$before" != "$now" ]; do
+    before=$now
+    # shellcheck disable=SC2086
+    now=$( (printf '%s\n' $now && sed -n 's/^#include "\(.*\)"/\1/p' $now) | sort -u | xargs)
+  done
+  # shellcheck disable=SC2086
+  cat $now
+}
+
+# Compiles one file, unless that was done from the same sources; keeps what ptxas says of it.
 compile() {
   local name=$1 log=$objects/$1.log stamp
-  stamp=$( (echo "$common"; cat "$root/kernels/cuda/$name.cu") | sha256sum)
+  stamp=$( (echo "$common" && sources "$name.cu") | sha256sum)
   [ "$(cat "$objects/$name.stamp" 2>/dev/null)" != "$stamp" ] || return 0
   # shellcheck disable=SC2086
   if ! "$nvcc" $flags $targets -c "$root/kernels/cuda/$name.cu" -o "$objects/$name.o" >"$log" 2>&1; then
@@ -128,10 +141,10 @@ report() {
 
 nvcc=$(find_nvcc) || without "there is no nvcc: CUDA_HOME is not set, the PATH has none, and PyPI could not be reached"
 [ -x "$nvcc" ] || without "$nvcc is not there"
-common=$( (cat "$root"/kernels/cuda/*.{cuh,h} "$root/kernels/cpu/msgl.h"; echo "$flags $targets"; "$nvcc" --version) | sha256sum)
+common="$flags $targets $("$nvcc" --version)"
 say "compiling with $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p') for sm_80, sm_90a, sm_100"
 export nvcc flags targets objects root common
-export -f compile say
+export -f compile sources say
 names=$(cd "$root/kernels/cuda" && ls -- *.cu | sed 's/\.cu$//')
 echo "$names" | xargs -P "$(nproc)" -I {} bash -c 'set -euo pipefail; compile {}'
 
@@ -143,7 +156,7 @@ done
 report >"$objects/report.txt"
 printf '%-44s %-8s %9s %9s %8s\n' kernel target registers shared spilled
 cat "$objects/report.txt"
-spills=$(awk '$5 > 0' "$objects/report.txt")
+spills=$(awk '$NF > 0' "$objects/report.txt")
 [ -z "$spills" ] || {
   say "these kernels spill registers: $spills" >&2
   exit 1

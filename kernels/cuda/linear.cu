@@ -72,6 +72,11 @@ int launch_linear(Run &run, const LinearArgs &a) {
   return launch(run, a.dtype == MSGL_F16 ? linear_kernel<uint16_t> : linear_kernel<float>, grid, LINEAR_THREADS, shared, run.guard, a);
 }
 
+int launch_rounding(Run &run, LinearArgs *a, int rows) {
+  if (quant_of(a->dtype).bits) return launch_quantize(run, &a->codes, a->x, rows, a->k);
+  return a->dtype == MSGL_BF16 ? launch_round(run, a, rows) : MSGL_OK;
+}
+
 int linear(Run &run, const msgl_op &op) {
   const msgl_tensor &dst = op.t[0], &x = op.t[1], &w = op.t[2], &bias = op.t[3];
   int code = first_error(columns(x, MSGL_F32, w.cols), packed(w, x.cols), view(dst, MSGL_F32, x.rows, w.rows),
@@ -86,8 +91,8 @@ int linear(Run &run, const msgl_op &op) {
   a.k = w.cols;
   a.dtype = w.dtype;
   a.rows = x.rows;
-  if (quant_of(w.dtype).bits) code = launch_quantize(run, &a.codes, a.x, a.rows, a.k);
-  return both(code, code == MSGL_OK ? launch_linear(run, a) : code);
+  code = launch_rounding(run, &a, a.rows);
+  return code == MSGL_OK ? launch_linear(run, a) : code;
 }
 
 }  // namespace msgl

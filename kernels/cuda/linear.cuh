@@ -18,7 +18,8 @@ struct Codes {
 // weight e, and row i of dst is made of row sources[i] of x.
 struct LinearArgs {
   Floats dst, x;
-  Codes codes;  // instead of x, for quantized weights
+  Codes codes;         // instead of x, for quantized weights
+  const void *halves;  // instead of x, for weights of bf16 and many rows
   const char *w;
   const float *bias;  // [N] or NULL
   int n, k, dtype, rows;
@@ -29,8 +30,8 @@ struct LinearArgs {
 
 int launch_linear(Run &run, const LinearArgs &a);
 
-// Rounds rows of x for quantized weights into scratch.
-int launch_quantize(Run &run, Codes *codes, Floats x, int rows, int k);
+// Rounds the rows of x to what the weight meets, if that is not x itself, in scratch.
+int launch_rounding(Run &run, LinearArgs *a, int rows);
 
 // The rows of one block: those of one weight.
 struct RowTile {
@@ -65,6 +66,8 @@ inline unsigned row_tiles(const LinearArgs &a, int tile_rows) {
 }
 
 // linear_tensor.cu, linear_quant.cu
+int launch_round(Run &run, LinearArgs *a, int rows);
+int launch_quantize(Run &run, Codes *codes, Floats x, int rows, int k);
 int launch_linear_tensor(Run &run, const LinearArgs &a);
 int launch_linear_quant(Run &run, const LinearArgs &a);
 

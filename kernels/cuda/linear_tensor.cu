@@ -1,9 +1,10 @@
 // linear_tensor.cu: LINEAR for weights of bf16, on tensor cores.
 //
-// The columns are cut in four quarters, at fixed places. Each is one chain of tiles of
-// 16 columns; the quarters are added in order. Few rows: a warp takes a quarter,
-// so that many weights are on their way from memory at once. Many rows: a warp takes
-// one quarter after the other. Either way a row's result has the same bits.
+// The columns are cut in chunks of 64 and those in four quarters, at fixed places. A quarter
+// is one chain of tiles of 16 columns; the quarters are added in order. Few rows, or few
+// outputs: a warp takes a quarter, so that many weights are on their way from memory at
+// once. Many: a warp takes one quarter after the other. Either way a row's result has
+// the same bits.
 #include "linear.cuh"
 #include "mma.cuh"
 
@@ -11,21 +12,36 @@ namespace msgl {
 namespace {
 
 enum {
-  TENSOR_THREADS = 128,
-  TENSOR_WARPS = TENSOR_THREADS / WARP,
-  QUARTERS = 4,
-  N_TILE = 8,                     // rows of x of a tile
-  CHUNK_STEPS = 4,                // tiles of columns whose x is staged at a time
+  SPLIT_WARPS = 4,
+  QUARTERS = SPLIT_WARPS,
+  N_TILE = 8,                           // rows of x of a tile
+  CHUNK_STEPS = 4,                      // tiles of columns of a chunk
   CHUNK_COLS = CHUNK_STEPS * TILE_COLS,
-  X_PITCH = CHUNK_COLS + 16,      // elements; eight rows of 8 bytes in different banks
-  NARROW_ROWS = 32,               // up to here warps share the columns
+  STEP_BYTES = WARP * 16,               // of a panel
+  PANEL_CHUNK = CHUNK_STEPS * STEP_BYTES,
+  ROW_CHUNK = CHUNK_COLS * 2,           // bytes
+  HALVES_THREADS = 256,
 };
 
-// The lane's four values of row r of x (NULL: zeros), rounded to bf16; column c is its first.
-__device__ uint2 x_fragment(const float *row, int c, int k) {
-  float v[4];
-  for (int i = 0; i < 4; i++) v[i] = row && c + i < k ? row[c + i] : 0;
-  return {pair_bf16(v[0], v[1]), pair_bf16(v[2], v[3])};
+// Chunks of K, and of a quarter of it.
+__host__ __device__ inline int chunks_of(int k) { return (int)ceil_div(k, CHUNK_COLS); }
+__host__ __device__ inline int quarter_of(int k) { return (int)ceil_div(chunks_of(k), QUARTERS); }
+
+// Rounds x to bf16, padded with zeros to whole chunks. Of every 32 columns lane j of a warp needs
+// columns 4j ... 4j + 3 of the first 16 and of the last: these eight lie together.
+__global__ void round_kernel(Guard g, uint4 *to, Floats x, int rows, int k) {
+  if (stopped(g)) return;
+  int pieces = chunks_of(k) * CHUNK_COLS / 8;
+  int64_t at = (int64_t)blockIdx.x * HALVES_THREADS + threadIdx.x;
+  if (at >= (int64_t)rows * pieces) return;
+  int piece = (int)(at % pieces), first = piece / 4 * 32 + piece % 4 * 4;
+  const float *row = x.row(at / pieces);
+  float v[8];
+  for (int i = 0; i < 8; i++) {
+    int c = first + i / 4 * 16 + i % 4;
+    v[i] = c < k ? row[c] : 0;
+  }
+  to[at] = {pair_bf16(v[0], v[1]), pair_bf16(v[2], v[3]), pair_bf16(v[4], v[5]), pair_bf16(v[6], v[7])};
 }
 
 // Stores a warp's sums of 16 outputs and a tile of rows: lane 4g + j has rows
@@ -38,100 +54,198 @@ __device__ void store_tile(const LinearArgs &a, const RowTile &t, int output, in
   }
 }
 
-// TILES tiles of rows, 16 outputs, a warp a quarter.
-template <int TILES> __global__ void __launch_bounds__(TENSOR_THREADS, 1) linear_narrow_kernel(Guard g, LinearArgs a) {
-  if (stopped(g)) return;
-  RowTile t = row_tile(a, (int)blockIdx.x, TILES * N_TILE);
-  if (t.rows <= 0) return;
-  float *parts = shared_memory<float>();  // [quarters][tiles][4][lanes]
-  int lane = (int)threadIdx.x % WARP, quarter = (int)threadIdx.x / WARP, steps = (int)tile_steps(a.k);
-  int length = (int)ceil_div(steps, QUARTERS), end = (int)smaller(steps, (quarter + 1) * length);
-  const uint4 *w = (const uint4 *)t.w + (int64_t)blockIdx.y * steps * WARP + lane;
-  const float *x[TILES];
-  for (int i = 0; i < TILES; i++) {
-    int r = i * N_TILE + lane / 4;
-    x[i] = r < t.rows ? a.x.row(source(a, t.first + r)) : nullptr;
-  }
-  float acc[TILES][4] = {};
-#pragma unroll 4
-  for (int s = quarter * length; s < end; s++) {
-    uint4 weights = w[(int64_t)s * WARP];
-    for (int i = 0; i < TILES; i++) mma_bf16(acc[i], weights, x_fragment(x[i], s * TILE_COLS + lane % 4 * 4, a.k));
-  }
-  for (int i = 0; i < TILES * 4; i++) parts[(quarter * TILES * 4 + i) * WARP + lane] = acc[i / 4][i % 4];
+// Adds up the quarters of PANELS x TILES tiles, of which each warp has one, and stores them.
+template <int PANELS, int TILES>
+__device__ void store_quarters(float *parts, const LinearArgs &a, const RowTile &t, int panel, const float acc[PANELS][TILES][4]) {
+  constexpr int SUMS = PANELS * TILES * 4;  // parts: [quarters][SUMS][lanes]
+  int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+#pragma unroll
+  for (int i = 0; i < SUMS; i++) parts[(warp * SUMS + i) * WARP + lane] = acc[i / 4 / TILES][i / 4 % TILES][i % 4];
   __syncthreads();
-  for (int i = quarter; i < TILES; i += TENSOR_WARPS) {
-    float sum[4];
+  for (int i = warp; i < PANELS * TILES; i += SPLIT_WARPS) {
+    float sum[4] = {};
     for (int e = 0; e < 4; e++) {
-      sum[e] = parts[(i * 4 + e) * WARP + lane];
-      for (int q = 1; q < QUARTERS; q++) sum[e] += parts[(q * TILES * 4 + i * 4 + e) * WARP + lane];
+      for (int q = 0; q < QUARTERS; q++) sum[e] += parts[(q * SUMS + i * 4 + e) * WARP + lane];
     }
-    store_tile(a, t, (int)blockIdx.y * PANEL, i * N_TILE, sum);
+    store_tile(a, t, (panel + i / TILES) * PANEL, i % TILES * N_TILE, sum);
   }
 }
 
-// Stages rows of x, columns [c, c + CHUNK_COLS), as bf16 [rows][X_PITCH].
-__device__ void stage_rows(uint16_t *xs, const LinearArgs &a, const RowTile &t, int rows, int c) {
-  for (int i = (int)threadIdx.x; i < rows * CHUNK_COLS / 2; i += TENSOR_THREADS) {
-    int r = i / (CHUNK_COLS / 2), col = i % (CHUNK_COLS / 2) * 2;
-    const float *row = r < t.rows ? a.x.row(source(a, t.first + r)) + c + col : nullptr;
-    float first = row && c + col < a.k ? row[0] : 0, second = row && c + col + 1 < a.k ? row[1] : 0;
-    *(uint32_t *)(xs + r * X_PITCH + col) = pair_bf16(first, second);
+// The lane's four values of row r of x (NULL: zeros), rounded to bf16; column c is its first.
+__device__ uint2 x_fragment(const float *row, int c, int k) {
+  float v[4];
+  for (int i = 0; i < 4; i++) v[i] = row && c + i < k ? row[c + i] : 0;
+  return {pair_bf16(v[0], v[1]), pair_bf16(v[2], v[3])};
+}
+
+// One tile of rows and 16 outputs, a warp a quarter, straight from memory.
+__global__ void __launch_bounds__(SPLIT_WARPS *WARP, 1) linear_few_kernel(Guard g, LinearArgs a) {
+  if (stopped(g)) return;
+  RowTile t = row_tile(a, (int)blockIdx.x, N_TILE);
+  if (t.rows <= 0) return;
+  int lane = (int)threadIdx.x % WARP, quarter = (int)threadIdx.x / WARP, steps = (int)tile_steps(a.k);
+  int length = quarter_of(a.k) * CHUNK_STEPS, end = (int)smaller(steps, (quarter + 1) * length);
+  const uint4 *w = (const uint4 *)t.w + (int64_t)blockIdx.y * steps * WARP + lane;
+  const float *x = lane / 4 < t.rows ? a.x.row(source(a, t.first + lane / 4)) : nullptr;
+  float acc[1][1][4] = {};
+#pragma unroll 4
+  for (int s = quarter * length; s < end; s++) mma_bf16(acc[0][0], w[(int64_t)s * WARP], x_fragment(x, s * TILE_COLS + lane % 4 * 4, a.k));
+  store_quarters<1, 1>(shared_memory<float>(), a, t, (int)blockIdx.y, acc);
+}
+
+// What threads copy together, chunk by chunk, into a ring of stages: panels and rows, panels
+// first. The threads are a warp with its quarter, or a block.
+struct Feed {
+  int me, size;
+  int panel, panels, rows;
+  char *ring;
+};
+
+template <int STAGES> __device__ char *stage_of(const Feed &feed, int chunk) {
+  return feed.ring + chunk % STAGES * (feed.panels * PANEL_CHUNK + feed.rows * ROW_CHUNK);
+}
+
+// Where 16 bytes of a row lie in a stage, permuted so that two rows that are read at once lie in different banks.
+__device__ inline int row_piece(int row, int piece) { return row * ROW_CHUNK + (piece ^ (row & 1) * 4) * 16; }
+
+// Starts to copy a chunk.
+__device__ inline void copy_chunk(const LinearArgs &a, const RowTile &t, const Feed &feed, char *stage, int chunk) {
+  int steps = (int)tile_steps(a.k);
+#pragma unroll 4
+  for (int i = feed.me; i < feed.panels * PANEL_CHUNK / 16; i += feed.size) {
+    int panel = feed.panel + i / (PANEL_CHUNK / 16), at = chunk * PANEL_CHUNK + i % (PANEL_CHUNK / 16) * 16;
+    bool there = panel * PANEL < a.n && at < steps * STEP_BYTES;
+    copy_async<16>(stage + i * 16, t.w + (there ? (int64_t)panel * steps * STEP_BYTES + at : 0), there);
+  }
+  stage += feed.panels * PANEL_CHUNK;
+  int64_t row_bytes = (int64_t)chunks_of(a.k) * ROW_CHUNK;
+#pragma unroll 4
+  for (int i = feed.me; i < feed.rows * 8; i += feed.size) {
+    int row = i / 8, piece = i % 8;
+    bool there = row < t.rows;
+    const char *from = (const char *)a.halves + (there ? source(a, t.first + row) * row_bytes + chunk * ROW_CHUNK + piece * 16 : 0);
+    copy_async<16>(stage + row_piece(row, piece), from, there);
   }
 }
 
-// TILES tiles of rows, 16 outputs a warp, quarter after quarter.
-template <int TILES> __global__ void __launch_bounds__(TENSOR_THREADS, 1) linear_wide_kernel(Guard g, LinearArgs a) {
+// Adds a chunk's products of PANELS panels from `panels` on and TILES tiles of rows from `rows` on.
+template <int PANELS, int TILES> __device__ void add_chunk(float acc[PANELS][TILES][4], const char *panels, const char *rows, int first_row) {
+  int lane = (int)threadIdx.x % WARP;
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    uint4 w[2][PANELS];
+    for (int s = 0; s < 2; s++) {
+      for (int i = 0; i < PANELS; i++) w[s][i] = *(const uint4 *)(panels + i * PANEL_CHUNK + (half * 2 + s) * STEP_BYTES + lane * 16);
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; j++) {
+      uint4 x = *(const uint4 *)(rows + row_piece(first_row + j * N_TILE + lane / 4, half * 4 + lane % 4));
+      for (int i = 0; i < PANELS; i++) mma_bf16(acc[i][j], w[0][i], {x.x, x.y});
+      for (int i = 0; i < PANELS; i++) mma_bf16(acc[i][j], w[1][i], {x.z, x.w});
+    }
+  }
+}
+
+// Of a warp's quarter.
+template <int PANELS, int TILES, int STAGES> __global__ void __launch_bounds__(SPLIT_WARPS *WARP, 1) linear_split_kernel(Guard g, LinearArgs a) {
   if (stopped(g)) return;
   RowTile t = row_tile(a, (int)blockIdx.x, TILES * N_TILE);
   if (t.rows <= 0) return;
-  uint16_t *xs = shared_memory<uint16_t>();
-  int lane = (int)threadIdx.x % WARP, panel = (int)blockIdx.y * TENSOR_WARPS + (int)threadIdx.x / WARP;
-  int steps = (int)tile_steps(a.k), length = (int)ceil_div(steps, QUARTERS);
-  bool idle = panel * PANEL >= a.n;
-  const uint4 *w = (const uint4 *)t.w + (int64_t)(idle ? 0 : panel) * steps * WARP + lane;
-  float total[TILES][4];
-  for (int quarter = 0; quarter < QUARTERS; quarter++) {
-    int end = (int)smaller(steps, (quarter + 1) * length);
-    float acc[TILES][4] = {};
-    for (int s = quarter * length; s < end; s += CHUNK_STEPS) {
-      int count = (int)smaller(CHUNK_STEPS, end - s);
-      uint4 weights[CHUNK_STEPS];
-      for (int i = 0; i < CHUNK_STEPS; i++) weights[i] = i < count ? w[(int64_t)(s + i) * WARP] : uint4{0, 0, 0, 0};
-      __syncthreads();
-      stage_rows(xs, a, t, TILES * N_TILE, s * TILE_COLS);
-      __syncthreads();
-      for (int i = 0; i < count; i++) {
-        for (int j = 0; j < TILES; j++) {
-          const uint16_t *x = xs + (j * N_TILE + lane / 4) * X_PITCH + i * TILE_COLS + lane % 4 * 4;
-          mma_bf16(acc[j], weights[i], *(const uint2 *)x);
-        }
-      }
+  int warp = (int)threadIdx.x / WARP, first = warp * quarter_of(a.k), end = (int)smaller(chunks_of(a.k), first + quarter_of(a.k));
+  constexpr int RING = STAGES * (PANELS * PANEL_CHUNK + TILES * N_TILE * ROW_CHUNK);
+  Feed feed = {(int)threadIdx.x % WARP, WARP, (int)blockIdx.y * PANELS, PANELS, TILES * N_TILE, shared_memory<char>() + warp * RING};
+  float acc[PANELS][TILES][4] = {};
+#pragma unroll 1
+  for (int chunk = first - STAGES + 1; chunk < end; chunk++) {
+    if (chunk >= first) {
+      wait_copies<STAGES - 2>();
+      __syncwarp();
     }
-    for (int i = 0; i < TILES * 4; i++) total[i / 4][i % 4] = quarter ? total[i / 4][i % 4] + acc[i / 4][i % 4] : acc[i / 4][i % 4];
+    int next = chunk + STAGES - 1;
+    if (next < end) copy_chunk(a, t, feed, stage_of<STAGES>(feed, next), next);
+    commit_copies();
+    if (chunk < first) continue;
+    const char *stage = stage_of<STAGES>(feed, chunk);
+    add_chunk<PANELS, TILES>(acc, stage, stage + PANELS * PANEL_CHUNK, 0);
   }
-  for (int i = 0; i < TILES && !idle; i++) store_tile(a, t, panel * PANEL, i * N_TILE, total[i]);
+  __syncthreads();
+  store_quarters<PANELS, TILES>(shared_memory<float>(), a, t, feed.panel, acc);
 }
 
-template <int TILES> int launch_narrow(Run &run, const LinearArgs &a) {
-  dim3 grid(row_tiles(a, TILES * N_TILE), (unsigned)ceil_div(a.n, PANEL));
-  return launch(run, linear_narrow_kernel<TILES>, grid, TENSOR_THREADS, QUARTERS * TILES * 4 * WARP * sizeof(float), run.guard, a);
+enum { WIDE_PANELS = 2, WIDE_TILES = 8, WIDE_ROWS = WIDE_TILES * N_TILE, WIDE_STAGES = 3, OUTPUT_WARPS = 4, WIDE_WARPS = 8 };
+
+// Of all quarters; four warps beside each other have 128 outputs, and four more the next 64 rows.
+__global__ void __launch_bounds__(WIDE_WARPS *WARP, 1) linear_wide_kernel(Guard g, LinearArgs a) {
+  if (stopped(g)) return;
+  int rows = (int)blockDim.x / WARP / OUTPUT_WARPS * WIDE_ROWS, warp = (int)threadIdx.x / WARP;
+  RowTile t = row_tile(a, (int)blockIdx.x, rows);
+  if (t.rows <= 0) return;
+  constexpr int PANELS = OUTPUT_WARPS * WIDE_PANELS;
+  Feed feed = {(int)threadIdx.x, (int)blockDim.x, (int)blockIdx.y * PANELS, PANELS, rows, shared_memory<char>()};
+  int panel = warp % OUTPUT_WARPS * WIDE_PANELS, row = warp / OUTPUT_WARPS * WIDE_ROWS, end = chunks_of(a.k), quarter = quarter_of(a.k);
+  float acc[WIDE_PANELS][WIDE_TILES][4] = {}, total[WIDE_PANELS][WIDE_TILES][4] = {};
+#pragma unroll 1
+  for (int chunk = 1 - WIDE_STAGES; chunk < end; chunk++) {
+    if (chunk >= 0) {
+      wait_copies<WIDE_STAGES - 2>();
+      __syncthreads();
+    }
+    int next = chunk + WIDE_STAGES - 1;
+    if (next < end) copy_chunk(a, t, feed, stage_of<WIDE_STAGES>(feed, next), next);
+    commit_copies();
+    if (chunk < 0) continue;
+    const char *stage = stage_of<WIDE_STAGES>(feed, chunk);
+    add_chunk<WIDE_PANELS, WIDE_TILES>(acc, stage + panel * PANEL_CHUNK, stage + PANELS * PANEL_CHUNK, row);
+    if ((chunk + 1) % quarter && chunk + 1 < end) continue;
+#pragma unroll
+    for (int i = 0; i < WIDE_PANELS * WIDE_TILES * 4; i++) {
+      float &sum = acc[i / 4 / WIDE_TILES][i / 4 % WIDE_TILES][i % 4];
+      total[i / 4 / WIDE_TILES][i / 4 % WIDE_TILES][i % 4] += sum;
+      sum = 0;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < WIDE_PANELS * WIDE_TILES; i++) {
+    store_tile(a, t, (feed.panel + panel + i / WIDE_TILES) * PANEL, row + i % WIDE_TILES * N_TILE, total[i / WIDE_TILES][i % WIDE_TILES]);
+  }
 }
 
-template <int TILES> int launch_wide(Run &run, const LinearArgs &a) {
-  dim3 grid(row_tiles(a, TILES * N_TILE), (unsigned)ceil_div(a.n, TENSOR_WARPS * PANEL));
-  return launch(run, linear_wide_kernel<TILES>, grid, TENSOR_THREADS, TILES * N_TILE * X_PITCH * sizeof(uint16_t), run.guard, a);
+template <int PANELS, int TILES, int STAGES> int launch_split(Run &run, const LinearArgs &a) {
+  dim3 grid(row_tiles(a, TILES * N_TILE), (unsigned)ceil_div(a.n, PANELS * PANEL));
+  size_t shared = SPLIT_WARPS * STAGES * (PANELS * PANEL_CHUNK + TILES * N_TILE * ROW_CHUNK);
+  return launch(run, linear_split_kernel<PANELS, TILES, STAGES>, grid, SPLIT_WARPS * WARP, shared, run.guard, a);
 }
+
+int launch_wide(Run &run, const LinearArgs &a, int warps) {
+  int rows = warps / OUTPUT_WARPS * WIDE_ROWS, panels = OUTPUT_WARPS * WIDE_PANELS;
+  dim3 grid(row_tiles(a, rows), (unsigned)ceil_div(a.n, panels * PANEL));
+  size_t shared = WIDE_STAGES * (size_t)(panels * PANEL_CHUNK + rows * ROW_CHUNK);
+  return launch(run, linear_wide_kernel, grid, warps * WARP, shared, run.guard, a);
+}
+
+// Rows of a weight. Of groups the host knows no sizes: as many as there are on average.
+int64_t rows_of(const LinearArgs &a) { return a.starts ? ceil_div(a.rows, a.groups) : a.rows; }
 
 }  // namespace
 
+int launch_round(Run &run, LinearArgs *a, int rows) {
+  if (rows_of(*a) <= N_TILE) return MSGL_OK;
+  int64_t pieces = (int64_t)rows * chunks_of(a->k) * CHUNK_COLS / 8;
+  uint4 *halves = take<uint4>(run, pieces);
+  a->halves = halves;
+  return launch(run, round_kernel, dim3((unsigned)ceil_div(pieces, HALVES_THREADS)), HALVES_THREADS, 0, run.guard, halves, a->x, rows, a->k);
+}
+
 int launch_linear_tensor(Run &run, const LinearArgs &a) {
-  // Of groups the host knows no sizes: as many rows as there are on average.
-  int64_t rows = a.starts ? ceil_div(a.rows, a.groups) : a.rows;
-  if (rows <= N_TILE) return launch_narrow<1>(run, a);
-  if (rows <= NARROW_ROWS) return launch_narrow<NARROW_ROWS / N_TILE>(run, a);
-  int64_t blocks = ceil_div(rows, 64) * ceil_div(a.n, TENSOR_WARPS * PANEL);
-  return blocks < 2 * multiprocessors() ? launch_wide<4>(run, a) : launch_wide<8>(run, a);
+  int64_t rows = rows_of(a), outputs = OUTPUT_WARPS * WIDE_PANELS * PANEL, across = ceil_div(a.n, outputs), enough = multiprocessors();
+  if (rows <= N_TILE) {
+    dim3 grid(row_tiles(a, N_TILE), (unsigned)ceil_div(a.n, PANEL));
+    return launch(run, linear_few_kernel, grid, SPLIT_WARPS * WARP, QUARTERS * 4 * WARP * sizeof(float), run.guard, a);
+  }
+  if (rows <= 4 * N_TILE) return launch_split<1, 4, 3>(run, a);
+  if (across * ceil_div(rows, 2 * WIDE_ROWS) >= enough) return launch_wide(run, a, 2 * OUTPUT_WARPS);
+  if (4 * across * ceil_div(rows, WIDE_ROWS) >= 3 * enough) return launch_wide(run, a, OUTPUT_WARPS);
+  return launch_split<2, 8, 2>(run, a);
 }
 
 }  // namespace msgl

@@ -156,10 +156,10 @@ int moe_pass(Run &run, const msgl_op &op, int first, int rows) {
   back.dst = outputs;
   back.x = acts;
   int code = route(run, op, r);
-  if (code == MSGL_OK && quant_of(up.dtype).bits) code = launch_quantize(run, &up.codes, up.x, x.rows, h);
+  if (code == MSGL_OK) code = launch_rounding(run, &up, x.rows);
   if (code == MSGL_OK) code = launch_linear(run, up);
   if (code == MSGL_OK) code = launch(run, gate_kernel, dim3((unsigned)slots), MOE_THREADS, 0, run.guard, acts, gates, f);
-  if (code == MSGL_OK && quant_of(back.dtype).bits) code = launch_quantize(run, &back.codes, acts, slots, f);
+  if (code == MSGL_OK) code = launch_rounding(run, &back, slots);
   if (code == MSGL_OK) code = launch_linear(run, back);
   if (code != MSGL_OK) return code;
   return launch(run, combine_kernel, dim3((unsigned)rows), MOE_THREADS, 0, run.guard, r, floats(op.t[0]), outputs, h);
