@@ -63,7 +63,8 @@ cuda-check: setup ## What of the CUDA device can be proven without a GPU
 	@scripts/cuda.sh check
 	$(MAKE) -C kernels/test emu
 	go test -race ./go/internal/device/cuda
-	go test -race -run TestCUDA ./go/internal/engine
+	go test -race -run TestCUDA ./go/internal/engine ./go/llm
+	go test -race ./go/internal/nccl
 
 .PHONY: gpu-check
 gpu-check: cuda ## Pack what a machine with a GPU needs to prove and to measure, into build/gpu-check

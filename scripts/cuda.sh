@@ -165,4 +165,4 @@ say "$(wc -l <"$objects/report.txt") kernels in $(du -h "$library" | cut -f1); n
 
 say "building bin/minisgl-cuda"
 run_go build -tags cuda -o "$root/bin/minisgl-cuda" .
-[ "$mode" != check ] || run_go vet -tags cuda . github.com/minisgl/minisgl/go/internal/device/cuda github.com/minisgl/minisgl/kernels/cuda
+[ "$mode" != check ] || run_go vet -tags cuda ./... github.com/minisgl/minisgl/go/internal/device/cuda github.com/minisgl/minisgl/kernels/cuda

@@ -128,6 +128,7 @@ type Info struct {
 	LoadTime     time.Duration
 
 	WeightBytes   int64   // what a step reads of the loaded weights: all but an embedding that is not the head too
+	TokenBytes    int64   // of a token's keys and values in the KV cache, all layers
 	FlopsPerToken float64 // of the projections, without the head; of a mixture of experts, those of one token
 
 	SpeculativeAlgorithm   string // "": none

@@ -27,6 +27,7 @@ type loaded struct {
 	info Info
 	tok  *tokenizer.Tokenizer
 	devs []device.Device // one for each rank
+	gpus bool            // they are GPUs
 	eng  *engine.Engine
 	eos  []int32
 	ids  int // that have a token: those below
@@ -118,45 +119,58 @@ func openModel(ctx context.Context, cfg Config) (*weights.Checkpoint, model.Conf
 
 // build sizes the engine and loads the weights.
 func (m *loaded) build(cfg Config, mc model.Config, ck *weights.Checkpoint) error {
+	ec := m.engineConfig(cfg, mc)
+	bound := ""
+	if ec.NumPages == 0 && !m.gpus { // GPUs are asked when the weights are there
+		var err error
+		if ec.NumPages, bound, err = engine.ChooseNumPages(ec, mc, ck); err != nil {
+			return err
+		}
+	}
+	longest := ec.MaxSeqLen
+	if ec.NumPages > 0 {
+		ec.MaxSeqLen = min(longest, ec.NumPages*cfg.PageSize)
+	}
+	var src engine.Source = ck
+	if cfg.DummyWeight {
+		src = weights.Dummy{}
+	}
+	var err error
+	if m.eng, err = engine.New(ec, mc, src, m.devs...); err != nil {
+		return err
+	}
+	if ec.NumPages == 0 {
+		ec.NumPages, bound = m.eng.Pages()
+	}
+	if bound != "" {
+		cfg.Logger.Info("KV cache", "pages", ec.NumPages, "page_size", cfg.PageSize, "MiB", engine.PageBytes(mc, cfg.PageSize, ec.KVDType)*int64(ec.NumPages)>>20, "chosen_by", bound)
+	}
+	m.ids = ec.Vocab
+	m.info.DType, m.info.KVCacheDType = typeNames[ec.DType], typeNames[ec.KVDType]
+	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, min(longest, ec.NumPages*cfg.PageSize), ec.NumPages
+	m.info.WeightBytes, m.info.FlopsPerToken = engine.StepBytes(ec, mc, ck), engine.FlopsPerToken(mc)
+	m.info.TokenBytes = engine.PageBytes(mc, 1, ec.KVDType)
+	reportUnused(m.eng.Unused(ck.Names()), cfg.Logger)
+	return nil
+}
+
+// engineConfig is the engine's configuration, all but the number of pages if that is to
+// be chosen.
+func (m *loaded) engineConfig(cfg Config, mc model.Config) engine.Config {
 	dt, kv := cfg.types(mc.DType)
 	seqLen := mc.MaxPositions
 	if cfg.MaxSeqLenOverride > 0 {
 		seqLen = cfg.MaxSeqLenOverride
 	}
 	ec := engine.Config{
-		DType: dt, KVDType: kv, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MaxRunning: cfg.MaxRunningReq, MaxDraft: cfg.SpeculativeDraftTokens,
-		MaxExtendTokens: cfg.MaxExtendTokens, MaxSeqLen: seqLen, RopeLength: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
+		DType: dt, KVDType: kv, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MemoryRatio: cfg.MemoryRatio,
+		MaxRunning: cfg.MaxRunningReq, MaxDraft: cfg.SpeculativeDraftTokens, MaxExtendTokens: cfg.MaxExtendTokens,
+		MaxSeqLen: seqLen, RopeLength: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
 	}
-	if dev, ok := m.devs[0].(interface{ FreeMemory() (int64, error) }); ok {
-		free, err := dev.FreeMemory()
-		if err != nil {
-			return err
-		}
-		ec.FreeMemory = free
+	if m.gpus {
+		ec.GraphRows = *cfg.CUDAGraphMaxBS
 	}
-	if ec.NumPages == 0 {
-		n, bound, err := engine.ChooseNumPages(ec, mc, ck, cfg.MemoryRatio)
-		if err != nil {
-			return err
-		}
-		ec.NumPages = n
-		cfg.Logger.Info("KV cache", "pages", n, "page_size", cfg.PageSize, "MiB", engine.PageBytes(mc, cfg.PageSize, kv)*int64(n)>>20, "chosen_by", bound)
-	}
-	ec.MaxSeqLen = min(seqLen, ec.NumPages*cfg.PageSize)
-	m.info.DType, m.info.KVCacheDType = typeNames[dt], typeNames[kv]
-	m.ids = ec.Vocab
-	m.info.VocabSize, m.info.MaxSeqLen, m.info.NumPages = mc.VocabSize, ec.MaxSeqLen, ec.NumPages
-	var src engine.Source = ck
-	if cfg.DummyWeight {
-		src = weights.Dummy{}
-	}
-	m.info.WeightBytes, m.info.FlopsPerToken = engine.StepBytes(ec, mc, ck), engine.FlopsPerToken(mc)
-	var err error
-	m.eng, err = engine.New(ec, mc, src, m.devs...)
-	if err == nil {
-		reportUnused(m.eng.Unused(ck.Names()), cfg.Logger)
-	}
-	return err
+	return ec
 }
 
 var typeNames = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16", ops.F16: "float16", ops.I8: "int8"}
@@ -229,7 +243,7 @@ func (m *loaded) openDevices(cfg Config) error {
 	case "auto", "cuda":
 		devs, name, err := openGPUs(cfg.TPSize, *cfg.CUDAGraphMaxBS)
 		if err == nil {
-			m.devs, m.info.Device, m.info.Threads = devs, fmt.Sprintf("cuda (%s)", name), cfg.TPSize
+			m.devs, m.gpus, m.info.Device, m.info.Threads = devs, true, fmt.Sprintf("cuda (%s)", name), cfg.TPSize
 			return nil
 		}
 		if cfg.Device == "cuda" {

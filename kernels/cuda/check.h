@@ -59,6 +59,7 @@ int sample(Run &run, const msgl_op &op);
 int adjust(Run &run, const msgl_op &op);
 int mask(Run &run, const msgl_op &op);
 int logprobs(Run &run, const msgl_op &op);
+int all_gather(Run &run, const msgl_op &op);
 
 }  // namespace msgl
 

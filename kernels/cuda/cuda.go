@@ -31,15 +31,27 @@ var _ embed.FS
 // Panel is the number of rows (outputs) of a packed panel.
 const Panel = 16
 
+// Exchange is how a rank of a model exchanges with the others. The zero value: there is
+// one rank.
+type Exchange struct {
+	Gather unsafe.Pointer // a C function, msgl_cuda_gather
+	Rank   uint64         // what it knows the rank by
+	Ranks  int
+}
+
 // Run is where and with what a list of operations runs.
 type Run struct {
 	c C.msgl_cuda_run
 }
 
-// NewRun describes a submission: a stream (0 for the emulation), scratch of so many bytes, and a
-// word for the status, both memory of the device that is in use until the operations have run.
-func NewRun(stream, scratch uintptr, scratchBytes int64, status uintptr) *Run {
-	return &Run{C.msgl_cuda_run{stream: C.uint64_t(stream), scratch: C.uint64_t(scratch), scratch_bytes: C.uint64_t(scratchBytes), status: C.uint64_t(status)}}
+// NewRun describes a submission: a stream (0 for the emulation), scratch of so many bytes, a
+// word for the status, both memory of the device that is in use until the operations have run,
+// and the exchange with other ranks.
+func NewRun(stream, scratch uintptr, scratchBytes int64, status uintptr, x Exchange) *Run {
+	return &Run{C.msgl_cuda_run{
+		stream: C.uint64_t(stream), scratch: C.uint64_t(scratch), scratch_bytes: C.uint64_t(scratchBytes), status: C.uint64_t(status),
+		exchange: C.msgl_cuda_exchange{gather: C.msgl_cuda_gather(x.Gather), rank: C.uint64_t(x.Rank), ranks: C.int32_t(x.Ranks)},
+	}}
 }
 
 // ErrScratch says that nothing was submitted for lack of scratch.
@@ -64,7 +76,15 @@ func (r *Run) Submit(ops unsafe.Pointer, n int) error {
 	case code == C.MSGL_ERR_MEMORY && r.c.needed > r.c.scratch_bytes:
 		return &ErrScratch{int64(r.c.needed)}
 	}
-	return &cpu.OpError{Index: int(r.c.failed), Err: codeErr(code)}
+	return &cpu.OpError{Index: int(r.c.failed), Err: r.err(code)}
+}
+
+// err returns what a code of a submission says.
+func (r *Run) err(code C.int) error {
+	if code != C.MSGL_OK && r.c.exchange_code != 0 {
+		return fmt.Errorf("the exchange with the other ranks failed, code %d", int(r.c.exchange_code))
+	}
+	return codeErr(code)
 }
 
 func codeErr(code C.int) error {

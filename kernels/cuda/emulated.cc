@@ -10,6 +10,7 @@
 #include "emu/emulated.h"
 
 #include "attention.cu"
+#include "gather.cu"
 #include "graph.cu"
 #include "linear.cu"
 #include "linear_quant.cu"

@@ -25,8 +25,12 @@ const (
 	Shuffled Order = 2
 )
 
-// emulation guards the emulation, of which a process has one.
-var emulation sync.Mutex
+// emulation guards the emulation, of which a process has one, and holds the order in
+// which it runs.
+var (
+	emulation sync.Mutex
+	running   Order
+)
 
 // Supported reports why the processor can't run the emulation.
 func Supported() error {
@@ -38,10 +42,15 @@ func Supported() error {
 
 // Emulate runs f, which may submit, with the threads of a block in the given order.
 func Emulate(order Order, f func() error) error {
-	emulation.Lock()
+	take(order)
 	defer emulation.Unlock()
-	C.msgl_emu_set_order(C.int(order))
 	return f()
+}
+
+func take(order Order) {
+	emulation.Lock()
+	running = order
+	C.msgl_emu_set_order(C.int(order))
 }
 
 // Alloc returns n bytes of zeroed memory for the emulation, to be given back with

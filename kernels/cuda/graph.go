@@ -17,7 +17,7 @@ type Graph struct {
 func (r *Run) Capture(ops unsafe.Pointer, n int) (*Graph, error) {
 	var g Graph
 	if code := C.msgl_cuda_capture(&g.g, &r.c, (*C.msgl_op)(ops), C.int(n)); code != C.MSGL_OK {
-		return nil, codeErr(code)
+		return nil, r.err(code)
 	}
 	return &g, nil
 }

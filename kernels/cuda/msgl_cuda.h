@@ -1,8 +1,8 @@
 // msgl_cuda.h: the boundary of the CUDA kernels.
 //
-// The operations are msgl.h's, on memory of the device. msgl_cuda_submit puts them
-// on a stream, one call a list, and waits for nothing: whoever calls it owns the
-// stream, the memory and the events. The same source, compiled by g++ against emu/,
+// The operations are msgl.h's, on memory of the device, and MSGL_ALL_GATHER. msgl_cuda_submit
+// puts them on a stream, one call a list, and waits for nothing: whoever calls it owns
+// the stream, the memory and the events. The same source, compiled by g++ against emu/,
 // runs on the CPU.
 //
 // What depends on the content of memory (ids, slots, pages) is checked by the kernels
@@ -13,9 +13,24 @@
 
 #include "../cpu/msgl.h"
 
+// ALL_GATHER  t: dst f32 [M, ranks * N], x f32 [M, N] whose rows are one after the other
+//             every rank's dst gets the columns of each rank's x, in order of rank
+enum { MSGL_ALL_GATHER = 10 };
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+// How a rank exchanges with the others of its model: puts on the stream what brings
+// `count` floats of each rank, in order of rank, to `all`. Returns 0, or a code of its own.
+typedef int (*msgl_cuda_gather)(uint64_t rank, void *all, const void *own, uint64_t count, uint64_t stream);
+
+typedef struct {
+  msgl_cuda_gather gather;  // NULL: there is one rank
+  uint64_t rank;            // what gather knows the rank by
+  int32_t ranks;            // how many there are
+  int32_t reserved;
+} msgl_cuda_exchange;
 
 // A submission.
 typedef struct {
@@ -24,8 +39,9 @@ typedef struct {
   uint64_t scratch_bytes;
   uint64_t status;         // a word of device memory: 0 when all operations have run, else see msgl_cuda_status
   uint64_t needed;         // out: the scratch that the operations need
+  msgl_cuda_exchange exchange;
   int32_t failed;          // out: the operation that could not be submitted; those before it were
-  int32_t reserved;
+  int32_t exchange_code;   // out: if not 0, what exchange.gather returned
 } msgl_cuda_run;
 
 // Submits ops[0..n). MSGL_ERR_MEMORY with needed > scratch_bytes: nothing was

@@ -17,6 +17,7 @@ static int run_op(Run &run, const msgl_op &op) {
     case MSGL_ADJUST: return adjust(run, op);
     case MSGL_MASK: return mask(run, op);
     case MSGL_LOGPROBS: return logprobs(run, op);
+    case MSGL_ALL_GATHER: return all_gather(run, op);
     default: return MSGL_ERR_KIND;
   }
 }
@@ -34,6 +35,7 @@ static size_t scratch_of(msgl_cuda_run *args, const msgl_op *ops, int n) {
 
 int msgl_cuda_submit(msgl_cuda_run *args, const msgl_op *ops, int n) {
   args->failed = -1;
+  args->exchange_code = 0;
   args->needed = scratch_of(args, ops, n);
   if (args->needed > args->scratch_bytes) return MSGL_ERR_MEMORY;
   Run run = {args, {(int32_t *)(uintptr_t)args->status, 0}, 0, false};

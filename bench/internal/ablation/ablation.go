@@ -41,9 +41,9 @@ says nothing. The P99 of few requests is nearly the slowest one. The tokens must
 equal in all configurations; if they are not, the program ends with an error.
 
   overlap            planning the next batch while one runs, or after it
-  cuda-graph         not on the CPU
+  cuda-graph         decoding batches as CUDA graphs, with --device cuda
   cache-type         prefix cache: radix or naive
-  attention-backend  not on the CPU
+  attention-backend  there is one
   chunk-size         prompt tokens that a batch computes at most (--max-prefill-length)
   page-size          tokens of a page of the KV cache
   max-running        requests that run at once (--max-running-requests)

@@ -11,8 +11,8 @@ import (
 // option is one of the engine's options that can be compared.
 type option struct {
 	name    string
-	missing string // why it cannot be compared here; "" if it can
-	// changes are the baseline with other values of the option.
+	missing string // why it cannot be compared without --device cuda; "" if it can
+	// changes are the baseline with other values of the option; nil if GPUs have none either.
 	changes func(c *config) []configuration
 }
 
@@ -23,13 +23,17 @@ var options = []option{
 		cfg.DisableOverlap = !cfg.DisableOverlap
 		return []configuration{{name: "overlap " + onOff(!cfg.DisableOverlap), cfg: cfg}}
 	}},
-	{name: "cuda-graph", missing: "graphs replay the launches of a GPU's kernels, and the CPU launches none"},
+	{name: "cuda-graph", missing: "graphs replay the launches of a GPU's kernels, and the CPU launches none", changes: func(c *config) []configuration {
+		cfg := c.base
+		cfg.CUDAGraphMaxBS = new(0)
+		return []configuration{{name: "cuda-graph off", cfg: cfg}}
+	}},
 	{name: "cache-type", changes: func(c *config) []configuration {
 		cfg := c.base
 		cfg.CacheType = map[bool]string{true: "naive", false: "radix"}[cfg.CacheType == "radix"]
 		return []configuration{{name: "cache-type " + cfg.CacheType, cfg: cfg}}
 	}},
-	{name: "attention-backend", missing: "the CPU has one attention kernel; fa, fi and trtllm are kernels of GPUs"},
+	{name: "attention-backend", missing: "there is one attention kernel; fa, fi and trtllm are others' of GPUs"},
 	{name: "chunk-size", changes: func(c *config) []configuration {
 		return values("chunk-size", c.chunkSizes, func(v int) llm.Config {
 			cfg := c.base
@@ -84,7 +88,7 @@ func (c *config) configurations() (list []*configuration, missing []string, err 
 		if len(c.what) > 0 && !slices.Contains(c.what, o.name) {
 			continue
 		}
-		if o.missing != "" {
+		if o.changes == nil || o.missing != "" && c.base.Device != "cuda" {
 			missing = append(missing, o.name+": "+o.missing)
 			continue
 		}

@@ -66,7 +66,7 @@ func TestOptionsTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Baseline: overlap on, cache-type radix, chunk-size 8192, page-size 1, max-running 256.",
-		"Not measured: attention-backend: the CPU has one", "Not measured: page-size 1: the baseline has it.",
+		"Not measured: attention-backend: there is one", "Not measured: page-size 1: the baseline has it.",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, stdout)
@@ -131,6 +131,10 @@ func TestOptionsChangeOneThing(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	c.base.Device, c.what = "cuda", []string{"cuda-graph"}
+	if list, _, err := c.configurations(); err != nil || len(list) != 2 || *list[1].cfg.CUDAGraphMaxBS != 0 {
+		t.Errorf("on a GPU, cuda-graph: %v, %v", list, err)
 	}
 	if len(missing) != 2 || !strings.HasPrefix(missing[0], "cuda-graph: ") || !strings.HasPrefix(missing[1], "attention-backend: ") {
 		t.Errorf("not measured: %q", missing)

@@ -55,6 +55,34 @@ func (s *Source) RandomIDs(shape RandomShape) ([]Row, error) {
 	return rows, nil
 }
 
+// miniMin and miniIDs are the least length of Mini's prompts and answers, and their largest id.
+const (
+	miniMin = 100
+	miniIDs = 10000
+)
+
+// Mini returns the requests of the offline benchmarks of nano-vllm and mini-sglang:
+// prompts of random ids, and lengths of 100 tokens to those given, as Python's random
+// draws them. Of 256 prompts with seed 0 that are 142,827 tokens, and 133,966 of answers.
+func (s *Source) Mini(shape RandomShape) ([]Row, error) {
+	if shape.InputLen < miniMin || shape.OutputLen < miniMin {
+		return nil, fmt.Errorf("dataset: mini has prompts and answers of %d tokens and more: raise --random-input-len and --random-output-len", miniMin)
+	}
+	between := func(low, high int) int { return low + s.Python.Below(high-low+1) }
+	rows := make([]Row, s.N)
+	for i := range rows {
+		rows[i].IDs = make([]int32, between(miniMin, shape.InputLen))
+		rows[i].PromptLen = len(rows[i].IDs)
+		for j := range rows[i].IDs {
+			rows[i].IDs[j] = int32(between(0, miniIDs) % s.vocab())
+		}
+	}
+	for i := range rows {
+		rows[i].OutputLen = between(miniMin, shape.OutputLen)
+	}
+	return rows, nil
+}
+
 // fromIDs makes a row of ids, or of their text.
 func (s *Source) fromIDs(ids []int32) (Row, error) {
 	if s.AsIDs {

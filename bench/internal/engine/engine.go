@@ -17,6 +17,7 @@ import (
 func Define(f *pflag.FlagSet, cfg *llm.Config) {
 	f.StringVar(&cfg.Model, "model-path", "smollm2-135m", "the model: a name, a directory or a .gguf file")
 	f.StringVar(&cfg.Model, "model", "smollm2-135m", "the same")
+	f.BoolVar(&cfg.DummyWeight, "dummy-weight", false, "random weights: only the configuration and the tokenizer are read")
 	f.StringVar(&cfg.DType, "dtype", "auto", "type of weights and KV: auto, float32 or bfloat16")
 	f.StringVar(&cfg.Device, "device", "auto", "auto, cpu, cuda, or ref")
 	f.IntVar(&cfg.Threads, "threads", 0, "CPU threads; 0: the cores that the process may use")
@@ -30,6 +31,8 @@ func Define(f *pflag.FlagSet, cfg *llm.Config) {
 	f.StringVar(&cfg.SchedulePolicy, "schedule-policy", "fcfs", "which waiting request is first: fcfs or lpm")
 	cfg.MixedTokens = new(128)
 	f.IntVar(cfg.MixedTokens, "mixed-prefill-tokens", *cfg.MixedTokens, "prompt tokens beside decoding requests in a batch; 0: prompts run alone")
+	cfg.CUDAGraphMaxBS = new(256)
+	f.IntVar(cfg.CUDAGraphMaxBS, "cuda-graph-max-bs", *cfg.CUDAGraphMaxBS, "requests up to which a GPU gets a decoding batch as one CUDA graph; 0: none")
 	f.BoolVar(&cfg.DisableOverlap, "disable-overlap-schedule", false, "plan a batch only when the one before is done")
 }
 

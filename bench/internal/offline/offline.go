@@ -24,6 +24,9 @@ import (
 const examples = `  # 64 random prompts of up to 128 tokens, answers of up to 64
   go run ./bench/offline --num-prompts 64 --random-input 128 --random-output 64
 
+  # the requests of mini-sglang's and nano-vllm's benchmark: 133,966 tokens
+  go run ./bench/offline --dataset-name mini --num-prompts 256 --random-input 1024 --random-output 1024 --seed 0
+
   # conversations from a file
   go run ./bench/offline --dataset-name sharegpt --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 100`
 
@@ -46,6 +49,7 @@ type config struct {
 	context       int
 	seed          uint32
 	keepEOS       bool
+	bandwidth     float64
 	skipWarmup    bool
 	resultFile    string
 	quiet         bool
@@ -60,7 +64,7 @@ func newCommand() *cobra.Command {
 }
 
 func (c *config) define(f *pflag.FlagSet) {
-	f.StringVar(&c.dataset, "dataset-name", "random-ids", "random-ids, random, sharegpt or generated-shared-prefix")
+	f.StringVar(&c.dataset, "dataset-name", "random-ids", "random-ids, random, sharegpt, generated-shared-prefix, or mini (mini-sglang's own)")
 	f.StringVar(&c.path, "dataset-path", "", "ShareGPT file of random and sharegpt")
 	f.IntVar(&c.n, "num-prompts", 64, "requests")
 	f.IntVar(&c.random.InputLen, "random-input-len", 256, "tokens of a random prompt, at most")
@@ -77,6 +81,7 @@ func (c *config) define(f *pflag.FlagSet) {
 	f.Uint32Var(&c.seed, "seed", 42, "seed of lengths and prompts")
 	f.BoolVar(&c.keepEOS, "disable-ignore-eos", false, "let the model end answers early")
 	f.BoolVar(&c.skipWarmup, "skip-warmup", false, "do not warm up")
+	f.Float64Var(&c.bandwidth, "memory-bandwidth", 0, "GB/s that the memory can give, to compare what decoding reads with; 0: don't")
 	f.StringVar(&c.resultFile, "result-filename", "", "append the result to this file, as a line of JSON")
 	f.BoolVar(&c.quiet, "quiet", false, "no progress bar and no messages but errors")
 	engine.Define(f, &c.engine)
@@ -85,14 +90,17 @@ func (c *config) define(f *pflag.FlagSet) {
 
 func (c *config) check(*pflag.FlagSet) error {
 	switch c.dataset {
-	case "random-ids", "random", "sharegpt", "generated-shared-prefix":
+	case "random-ids", "random", "sharegpt", "generated-shared-prefix", "mini":
 	default:
-		return fmt.Errorf("--dataset-name %q: want random-ids, random, sharegpt or generated-shared-prefix", c.dataset)
+		return fmt.Errorf("--dataset-name %q: want random-ids, random, sharegpt, generated-shared-prefix or mini", c.dataset)
 	}
 	for flag, ratio := range map[string]float64{"random-range-ratio": c.random.RangeRatio, "gsp-range-ratio": c.prefix.RangeRatio} {
 		if !(ratio >= 0 && ratio <= 1) {
 			return fmt.Errorf("--%s is %v: want 0 to 1", flag, ratio)
 		}
+	}
+	if !(c.bandwidth >= 0) {
+		return fmt.Errorf("--memory-bandwidth is %v: want 0 or more", c.bandwidth)
 	}
 	return program.CheckBounds([]program.Bound{
 		{Flag: "num-prompts", Value: c.n, Low: 1, Top: program.MaxRequests},
@@ -156,6 +164,8 @@ func (c *config) requests(eng *llm.LLM) ([]llm.Request, error) {
 		rows, err = src.Random(c.random)
 	case "sharegpt":
 		rows, err = src.ShareGPT()
+	case "mini":
+		rows, err = src.Mini(c.random)
 	default:
 		rows, err = src.SharedPrefix(c.prefix)
 	}
@@ -216,11 +226,12 @@ func (c *config) measure(ctx context.Context, eng *llm.LLM, requests []llm.Reque
 	if err != nil {
 		return nil, program.Interrupted(ctx, err)
 	}
-	r := &report.Offline{Backend: "engine", Seconds: took.Seconds()}
+	r := &report.Offline{Backend: "engine", Seconds: took.Seconds(), Bandwidth: c.bandwidth}
 	for _, o := range outputs {
 		if o.Finish == llm.FinishStop || o.Finish == llm.FinishLength {
 			r.Successful++
 		}
+		r.KVBytes += float64(eng.Info().TokenBytes) * positions(o.Usage.PromptTokens, o.Usage.CompletionTokens)
 		r.InputTokens += o.Usage.PromptTokens
 		r.OutputTokens += o.Usage.CompletionTokens
 	}
@@ -228,6 +239,13 @@ func (c *config) measure(ctx context.Context, eng *llm.LLM, requests []llm.Reque
 	r.LastGen = pace.last()
 	r.Complete()
 	return r, nil
+}
+
+// positions is how many positions of the KV cache decoding reads for a request: those before
+// each token but the first, which comes with the prompt.
+func positions(prompt, output int) float64 {
+	n := float64(max(output-1, 0))
+	return n*float64(prompt) + n*(n+1)/2
 }
 
 // pace remembers how many tokens there were at which time.

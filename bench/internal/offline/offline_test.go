@@ -22,14 +22,14 @@ const tiny = "../../../go/internal/model/testdata/tiny/llama-tied"
 // prompts of up to 64 and answers of up to 32.
 func TestOffline(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.jsonl")
-	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--model", tiny, "--num-pages", "2048", "--num-prompts", "20", "--random-input", "64", "--random-output", "32", "--result-filename", file)
+	code, stdout, stderr := benchtest.Output(t.Context(), Program, "--model", tiny, "--num-pages", "2048", "--num-prompts", "20", "--random-input", "64", "--random-output", "32", "--memory-bandwidth", "2", "--result-filename", file)
 	if code != program.ExitOK {
 		t.Fatal(stderr)
 	}
 	if !strings.HasPrefix(stdout, "\n====== Offline Throughput Benchmark Result =======\nBackend:                                 engine    \nSuccessful requests:                     20        \n") {
 		t.Errorf("table:\n%s", stdout)
 	}
-	for _, want := range []string{"Total input tokens:                      609       \n", "Total generated tokens:                  371       \n", "Total token throughput (tok/s):"} {
+	for _, want := range []string{"GB/s over the whole run, ", "% of 2 GB/s.", "Total input tokens:                      609       \n", "Total generated tokens:                  371       \n", "Total token throughput (tok/s):"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, stdout)
 		}
@@ -52,8 +52,20 @@ func TestOffline(t *testing.T) {
 	}
 }
 
+// Each token but the first reads the positions before it.
+func TestPositions(t *testing.T) {
+	for _, c := range []struct {
+		prompt, output int
+		want           float64
+	}{{10, 0, 0}, {10, 1, 0}, {10, 2, 11}, {10, 4, 11 + 12 + 13}} {
+		if got := positions(c.prompt, c.output); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 func TestUsageErrors(t *testing.T) {
-	for _, args := range []string{"--num-prompts 0", "--dataset-name mmmu", "--random-range-ratio 2", "--random-output-len 0", "x"} {
+	for _, args := range []string{"--num-prompts 0", "--dataset-name mmmu", "--random-range-ratio 2", "--memory-bandwidth -1", "--random-output-len 0", "x"} {
 		if code, _, stderr := benchtest.Output(t.Context(), Program, strings.Fields(args)...); code != program.ExitUsage {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}

@@ -1,6 +1,9 @@
 package report
 
-import "io"
+import (
+	"fmt"
+	"io"
+)
 
 // Offline is the result of a run without a server. The JSON keys are sglang's.
 type Offline struct {
@@ -14,6 +17,8 @@ type Offline struct {
 	OutputThroughput  float64 `json:"output_throughput"`
 	TotalThroughput   float64 `json:"total_throughput"`
 	LastGen           float64 `json:"last_gen_throughput"` // tokens per second near the end
+	Bandwidth         float64 `json:"-"`                   // GB/s that the memory could give; 0: not known
+	KVBytes           float64 `json:"kv_bytes"`            // that decoding reads of the KV cache: for each token all before it
 }
 
 // Complete computes the throughputs from the counts.
@@ -43,6 +48,13 @@ func WriteOffline(w io.Writer, r *Offline) error {
 	t.number("Output token throughput (tok/s):", r.OutputThroughput, true)
 	t.number("Total token throughput (tok/s):", r.TotalThroughput, true)
 	t.title("", '=')
+	if r.Seconds > 0 {
+		fmt.Fprintf(t, "Decoding reads %.1f GB of keys and values: %.1f GB/s over the whole run", r.KVBytes/1e9, r.KVBytes/1e9/r.Seconds)
+		if r.Bandwidth > 0 {
+			fmt.Fprintf(t, ", %.0f %% of %.0f GB/s", r.KVBytes/1e7/r.Seconds/r.Bandwidth, r.Bandwidth)
+		}
+		t.WriteString(".\n")
+	}
 	_, err := io.WriteString(w, t.String())
 	return err
 }

@@ -12,11 +12,12 @@ import (
 	"syscall"
 
 	"github.com/minisgl/minisgl/go/cli"
+	"github.com/minisgl/minisgl/go/cmd/minisgl-cuda/machine"
 	"github.com/minisgl/minisgl/go/internal/gpu"
 )
 
 func main() {
-	gpu.Open = open
+	gpu.Open = machine.Open
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // as in minisgl
 	os.Exit(cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -21,11 +21,12 @@ type Config struct {
 	KVDType         ops.DType // of the KV cache
 	Quantization    Quantization
 	PageSize        int
-	NumPages        int
-	FreeMemory      int64 // bytes of the device's own memory, for ChooseNumPages; 0: the machine's memory counts
-	MaxRunning      int   // requests of a batch; rows of the table of last tokens
-	MaxDraft        int   // guessed tokens of a batch, see core.Seq
-	MaxExtendTokens int   // tokens of a prefill batch
+	NumPages        int     // 0, on devices with memory of their own: what MemoryRatio of that has room for
+	MemoryRatio     float64 // share of the devices' free memory for weights, activations and pages
+	GraphRows       int     // requests of a decoding batch up to which the device gets it as a graph: it is padded to one of a few sizes
+	MaxRunning      int     // requests of a batch; rows of the table of last tokens
+	MaxDraft        int     // guessed tokens of a batch, see core.Seq
+	MaxExtendTokens int     // tokens of a prefill batch
 	MaxSeqLen       int
 	RopeLength      int // for which a dynamic rotary embedding is made; 0: MaxSeqLen. It must not depend on the number of pages
 	Vocab           int // ids below it have a token; at most the model's vocab_size
@@ -44,8 +45,9 @@ type Engine struct {
 	scores []core.Score
 	failed []Failure
 
-	drawErr [2]error // of each set: why its sampling was not submitted
-	used    map[string]bool
+	drawErr    [2]error // of each set: why its sampling was not submitted
+	used       map[string]bool
+	pagesBound string // what bounds the number of pages, if the engine has chosen it
 }
 
 // runner runs one list on each device. At most maxSubmissions may be in flight.
@@ -73,13 +75,23 @@ func New(cfg Config, mc model.Config, src Source, devs ...device.Device) (*Engin
 		}
 		e.ranks = append(e.ranks, r)
 	}
-	if len(devs) == 1 {
+	switch {
+	case len(devs) == 1:
 		e.runner = single{devs[0]}
-	} else {
+	case exchange(devs):
+		e.runner = newTeam(devs)
+	default:
 		e.runner = newGroup(devs)
+	}
+	if err := e.prepare(); err != nil {
+		e.Close()
+		return nil, err
 	}
 	return e, nil
 }
+
+// Pages returns the number of KV pages and, if the engine has chosen it, what bounds it.
+func (e *Engine) Pages() (n int, bound string) { return e.cfg.NumPages, e.pagesBound }
 
 // Close ends what the engine started. The devices are the caller's to close.
 func (e *Engine) Close() { e.runner.Close() }

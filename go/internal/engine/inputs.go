@@ -2,7 +2,7 @@ package engine
 
 import (
 	"fmt"
-	"math/bits"
+	"slices"
 
 	"github.com/minisgl/minisgl/go/internal/core"
 	"github.com/minisgl/minisgl/go/internal/device"
@@ -24,8 +24,11 @@ type inputs struct {
 	next                  ops.Tensor          // sampled tokens, I32 [1, maxSamples]
 	result                []int32             // the host's copy of next
 	pageSize              int
-	pages                 int // width of table
-	samples               int
+	pages                 int       // width of table
+	leastPages            int       // the least that is
+	sizes                 []int     // that batches of decoding requests are padded to
+	nobody                *core.Req // whose rows the padding is
+	samples               int       // that requests want; those of the padding come behind
 	list                  ops.List
 	draw                  ops.List     // the sampling, if masks hold it up
 	drawn                 ops.Tensor   // the logits that it samples from
@@ -47,12 +50,11 @@ func newArray[T element](a *allocator, n, words int) array[T] {
 }
 
 func newInputs(a *allocator, cfg Config, rows int) *inputs {
-	pages := (cfg.MaxSeqLen + cfg.PageSize - 1) / cfg.PageSize
 	return &inputs{
 		ids:       newArray[int32](a, rows, 1),
 		positions: newArray[int32](a, rows, 1),
 		slots:     newArray[int32](a, rows, 1),
-		table:     array[int32]{tensor: a.tensor(cfg.MaxRunning, pages, ops.I32)},
+		table:     array[int32]{tensor: a.tensor(cfg.MaxRunning, cfg.pagesOf(cfg.MaxSeqLen), ops.I32)},
 		cuQ:       newArray[int32](a, cfg.MaxRunning+1, 1),
 		kvLens:    newArray[int32](a, cfg.MaxRunning, 1),
 		logitRows: newArray[int32](a, cfg.maxSamples(), 1),
@@ -62,6 +64,13 @@ func newInputs(a *allocator, cfg Config, rows int) *inputs {
 		masks:     masks{vocab: cfg.Vocab},
 		result:    make([]int32, cfg.maxSamples()),
 		pageSize:  cfg.PageSize,
+	}
+}
+
+// padTo lets batches of decoding requests be padded to these sizes.
+func (in *inputs) padTo(sizes []int, cfg Config) {
+	if len(sizes) > 0 {
+		in.sizes, in.nobody, in.leastPages = sizes, nobody(cfg.NumPages), cfg.pagesOf(graphPositions)
 	}
 }
 
@@ -75,12 +84,16 @@ func (in *inputs) fill(b *core.Batch) error {
 	for _, seq := range b.Seqs {
 		in.pages = max(in.pages, (seq.End+in.pageSize-1)/in.pageSize)
 	}
-	// In powers of two, so that lists repeat while sequences grow: what repeats becomes a CUDA graph.
-	in.pages = min(1<<bits.Len(uint(max(in.pages, 1)-1)), int(in.table.tensor.Cols))
+	in.pages = tableWidth(in.pages, in.leastPages, int(in.table.tensor.Cols))
 	for _, seq := range b.Seqs {
 		in.add(seq)
 	}
 	in.samples = len(in.logitRows.host)
+	if decodes(b) {
+		for range padded(in.sizes, len(b.Seqs)) - len(b.Seqs) {
+			in.add(core.Seq{Req: in.nobody, End: 1, Sample: true})
+		}
+	}
 	return nil
 }
 
@@ -104,20 +117,24 @@ func (in *inputs) add(seq core.Seq) {
 		in.positions.host = append(in.positions.host, int32(p))
 		in.slots.host = append(in.slots.host, int32(page*in.pageSize+p%in.pageSize))
 	}
-	used := (seq.End + in.pageSize - 1) / in.pageSize
-	for i := range in.pages {
-		page := int32(0)
-		if i < used {
-			page = int32(r.Pages[i])
-		}
-		in.table.host = append(in.table.host, page)
-	}
+	in.addPages(r.Pages[:(seq.End+in.pageSize-1)/in.pageSize])
 	in.cuQ.host = append(in.cuQ.host, int32(len(in.ids.host)))
 	in.kvLens.host = append(in.kvLens.host, int32(seq.End))
 	in.logits.addPrompt(seq, len(in.ids.host)-seq.ExtendLen())
 	for n := seq.Samples() - 1; n >= 0; n-- {
 		in.addSample(seq, seq.End-n, len(in.ids.host)-1-n)
 	}
+}
+
+// addPages appends a row of the page table.
+func (in *inputs) addPages(pages []core.Page) {
+	at := len(in.table.host)
+	in.table.host = slices.Grow(in.table.host, in.pages)[:at+in.pages]
+	row := in.table.host[at:]
+	for i, page := range pages {
+		row[i] = int32(page)
+	}
+	clear(row[len(pages):])
 }
 
 // addSample asks for the token at a position of a request's sequence; row is the

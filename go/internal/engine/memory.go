@@ -3,7 +3,6 @@ package engine
 import (
 	"bufio"
 	"fmt"
-	"math"
 	"os"
 	"strings"
 
@@ -21,34 +20,36 @@ func PageBytes(c model.Config, pageSize int, dt ops.DType) int64 {
 	return int64(2*c.Layers*ops.CacheCols(dt, c.KVHeads, c.HeadDim)*pageSize) * int64(dt.Size())
 }
 
-// ChooseNumPages returns how many pages to allocate: a share of the free memory
-// after weights and activations, at most what the running requests could use, and,
-// on a CPU, at most 4 GiB. It also returns which of these bounds it was. cfg needs no
+// usefulPages is the number of pages that the running requests can use together.
+func (c Config) usefulPages() int64 { return int64(c.MaxRunning) * int64(c.pagesOf(c.MaxSeqLen)) }
+
+const usefulBound = "all that max_running_req requests of max_seq_len tokens can use"
+
+// ChooseNumPages returns how many pages to allocate in the machine's memory: a share of
+// what is free after weights and activations, at most what the running requests could
+// use, and at most 4 GiB. It also returns which of these bounds it was. cfg needs no
 // NumPages; ck may be without tensors.
-func ChooseNumPages(cfg Config, c model.Config, ck *weights.Checkpoint, ratio float64) (pages int, bound string, err error) {
-	free, most := cfg.FreeMemory, int64(math.MaxInt64)
-	if free == 0 {
-		if free, err = freeMemory(); err != nil {
-			return 0, "", err
-		}
-		most = kvCap
+func ChooseNumPages(cfg Config, c model.Config, ck *weights.Checkpoint) (pages int, bound string, err error) {
+	free, err := freeMemory()
+	if err != nil {
+		return 0, "", err
 	}
 	page := PageBytes(c, cfg.PageSize, cfg.KVDType)
 	needed := weightBytes(cfg, c, ck) + activationBytes(cfg, c)
-	bytes := int64(ratio*float64(free)) - needed
-	useful := int64(cfg.MaxRunning) * int64((cfg.MaxSeqLen+cfg.PageSize-1)/cfg.PageSize)
-	n := min(min(bytes, most)/page, useful)
+	bytes := int64(cfg.MemoryRatio*float64(free)) - needed
+	useful := cfg.usefulPages()
+	n := min(min(bytes, kvCap)/page, useful)
 	switch n {
 	case useful:
-		bound = "all that max_running_req requests of max_seq_len tokens can use"
-	case most / page:
+		bound = usefulBound
+	case kvCap / page:
 		bound = "the cap of 4 GiB; num_page_override sets more"
 	default:
-		bound = fmt.Sprintf("memory_ratio %v of %d MiB free memory, less weights and activations", ratio, free>>20)
+		bound = fmt.Sprintf("memory_ratio %v of %d MiB free memory, less weights and activations", cfg.MemoryRatio, free>>20)
 	}
 	if n < 2 {
 		return 0, "", fmt.Errorf("engine: %d MiB of memory are free; after weights and activations (%d MiB) there is no room for KV pages of %d bytes: free some memory, raise memory_ratio (%v), lower max_extend_tokens or choose a smaller model",
-			free>>20, needed>>20, page, ratio)
+			free>>20, needed>>20, page, cfg.MemoryRatio)
 	}
 	return int(n), bound, nil
 }

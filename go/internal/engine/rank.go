@@ -12,33 +12,41 @@ import (
 // rank is what one device holds of a model: its weights, its heads' KV cache,
 // activations and inputs.
 type rank struct {
-	cfg     Config
-	dev     device.Device
-	model   model.Model
-	ropes   []ops.Tensor // tables of the model's rotary embeddings
-	kv      []model.Cache
-	scratch *model.Scratch
-	last    ops.Tensor
-	sets    [2]*inputs // one is filled while the other is in use
+	cfg       Config
+	dev       device.Device
+	model     model.Model
+	ropes     []ops.Tensor // tables of the model's rotary embeddings
+	kv        []model.Cache
+	cacheCols int // of a layer's keys, and of its values
+	scratch   *model.Scratch
+	last      ops.Tensor
+	sets      [2]*inputs // one is filled while the other is in use
+
+	free, loaded int64 // bytes of the device's own memory that were free before and after the weights were loaded
 }
 
-func newRank(cfg Config, mc model.Config, ld *loader) (*rank, error) {
-	m, err := model.New(mc, ld)
-	if err != nil {
+// newRank loads the weights and allocates what batches need, all but the KV cache.
+func newRank(cfg Config, mc model.Config, ld *loader) (r *rank, err error) {
+	r = &rank{cfg: cfg, dev: ld.dev, kv: make([]model.Cache, mc.Layers), cacheCols: ops.CacheCols(cfg.KVDType, mc.RankKVHeads(), mc.HeadDim)}
+	if r.free, err = freeOf(r.dev); err != nil {
+		return nil, err
+	}
+	if r.model, err = model.New(mc, ld); err != nil {
 		return nil, err
 	}
 	if ld.err != nil {
 		return nil, ld.err
 	}
-	r := &rank{cfg: cfg, dev: ld.dev, model: m}
-	a := &allocator{dev: ld.dev}
-	rows, width := cfg.maxRows(), ops.CacheCols(cfg.KVDType, mc.RankKVHeads(), mc.HeadDim)
-	for range mc.Layers {
-		r.kv = append(r.kv, model.Cache{
-			K: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.KVDType),
-			V: a.tensor(cfg.NumPages*cfg.PageSize, width, cfg.KVDType),
-		})
+	if r.loaded, err = freeOf(r.dev); err != nil {
+		return nil, err
 	}
+	return r, r.allocate(mc)
+}
+
+// allocate makes the activations, the inputs and the rotary tables.
+func (r *rank) allocate(mc model.Config) error {
+	a, cfg := &allocator{dev: r.dev}, r.cfg
+	rows := cfg.maxRows()
 	r.scratch = model.NewScratch(mc, rows, cfg.maxSamples(), func(r, c int) ops.Tensor { return a.tensor(r, c, ops.F32) })
 	for range mc.Ropes {
 		r.ropes = append(r.ropes, a.tensor(cfg.MaxSeqLen, mc.HeadDim, ops.F32))
@@ -48,14 +56,32 @@ func newRank(cfg Config, mc model.Config, ld *loader) (*rank, error) {
 		r.sets[i] = newInputs(a, cfg, rows)
 	}
 	if a.err != nil {
-		return nil, a.err
+		return a.err
 	}
 	for i, rope := range mc.Ropes {
 		if err := r.dev.Write(r.ropes[i].Addr, ops.Bytes(ropeTable(rope, cfg.MaxSeqLen, cmp.Or(cfg.RopeLength, cfg.MaxSeqLen), mc.HeadDim))); err != nil {
-			return nil, fmt.Errorf("engine: writing the rotary table: %w", err)
+			return fmt.Errorf("engine: writing the rotary table: %w", err)
 		}
 	}
-	return r, nil
+	return nil
+}
+
+// allocateCache makes the KV cache, and lets batches be padded to the sizes of graphs.
+func (r *rank) allocateCache(cfg Config) error {
+	a := &allocator{dev: r.dev}
+	for i := range r.kv {
+		r.kv[i] = r.newCache(a, cfg.NumPages+cfg.sparePages())
+	}
+	for _, in := range r.sets {
+		in.padTo(graphSizes(cfg.graphRows()), cfg)
+	}
+	return a.err
+}
+
+// newCache makes the cache of a layer.
+func (r *rank) newCache(a *allocator, pages int) model.Cache {
+	rows := pages * r.cfg.PageSize
+	return model.Cache{K: a.tensor(rows, r.cacheCols, r.cfg.KVDType), V: a.tensor(rows, r.cacheCols, r.cfg.KVDType)}
 }
 
 // maxSamples is the largest number of tokens that a batch gives: one for each
@@ -65,8 +91,17 @@ func (c Config) maxSamples() int { return c.MaxRunning + c.MaxDraft }
 // maxRows is the largest number of tokens of a batch: prompt tokens, and beside
 // them those of decoding requests.
 func (c Config) maxRows() int {
+	if c.NumPages == 0 { // not chosen yet
+		return c.MaxExtendTokens + c.maxSamples()
+	}
 	return min(c.MaxExtendTokens, c.NumPages*c.PageSize) + c.maxSamples()
 }
+
+// pagesOf is the number of pages of a sequence.
+func (c Config) pagesOf(tokens int) int { return (tokens + c.PageSize - 1) / c.PageSize }
+
+// sparePages is the number of pages behind those that requests have: one for padding.
+func (c Config) sparePages() int { return min(c.graphRows(), 1) }
 
 // record lets the model record its operations for the filled inputs, and what
 // becomes of its logits: first those of the prompts' tokens, a block at a time,
@@ -83,7 +118,7 @@ func (r *rank) record(in *inputs) {
 		return
 	}
 	if in.logits.blocks() > 0 {
-		logits = r.model.Logits(&in.list, ops.New(in.logitRows.tensor.Addr, 1, in.samples, ops.I32), r.scratch)
+		logits = r.model.Logits(&in.list, ops.New(in.logitRows.tensor.Addr, 1, len(in.logitRows.host), ops.I32), r.scratch)
 	}
 	in.drawn = logits
 	if !in.masks.any() {
@@ -93,10 +128,11 @@ func (r *rank) record(in *inputs) {
 
 // recordDraw records the sampling.
 func (r *rank) recordDraw(in *inputs, l *ops.List) {
-	next := ops.New(in.next.Addr, 1, in.samples, ops.I32)
+	n := len(in.logitRows.host)
+	next := ops.New(in.next.Addr, 1, n, ops.I32)
 	in.logits.recordAdjust(l, in.drawn, r.last, r.cfg.Vocab)
 	in.masks.record(l, in.drawn)
-	l.Sample(next, in.drawn, in.sampling.tensor.Head(in.samples), r.last, r.cfg.Vocab)
+	l.Sample(next, in.drawn, in.sampling.tensor.Head(n), r.last, r.cfg.Vocab)
 	in.logits.recordSamples(l, in.drawn, next, r.cfg.Vocab)
 }
 

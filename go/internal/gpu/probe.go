@@ -28,10 +28,10 @@ import (
 	"github.com/minisgl/minisgl/go/internal/device"
 )
 
-// Open opens a GPU by its number, from 0, and tells its maker's name for it. Lists of
-// at most graphRows rows become CUDA graphs. It is nil but in the program that was
-// built for GPUs.
-var Open func(number, graphRows int) (dev device.Device, name string, err error)
+// Open opens the first n GPUs, one for each rank of a model, and tells their maker's name
+// for the last. Decoding lists of at most graphRows rows become CUDA graphs. It is nil but
+// in the program that was built for GPUs.
+var Open func(n, graphRows int) (devs []device.Device, name string, err error)
 
 // Program is the name of the program that was built for GPUs; it lies beside the
 // one that was not.

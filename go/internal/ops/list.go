@@ -164,7 +164,7 @@ func (l *List) ActMul(dst, gateUp Tensor, a Activation) {
 // AllGather puts together what the ranks of a tensor-parallel group computed of
 // one tensor: dst, F32 [M, N] on every rank, gets the columns of each rank's x,
 // F32 [M, n], in order of rank. Where x is dst, on a single device, nothing is
-// recorded. Devices don't know it; the engine runs it between them.
+// recorded. GPUs run it, among themselves; between other devices the engine does.
 func (l *List) AllGather(dst, x Tensor) {
 	if dst.Addr == x.Addr {
 		return

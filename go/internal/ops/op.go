@@ -14,7 +14,7 @@ const (
 	KindGatherRows Kind = 7
 	KindSample     Kind = 8
 	KindMoE        Kind = 9
-	KindAllGather  Kind = 10 // run by the engine, between devices
+	KindAllGather  Kind = 10 // run by the engine between devices that don't exchange by themselves
 	KindAdjust     Kind = 11
 	KindLogprobs   Kind = 12
 	KindMask       Kind = 13

@@ -24,7 +24,7 @@ const MaxInFlight = 4
 // statusBytes is the distance of the status words of lists in flight.
 const statusBytes = 64
 
-// Machine is a GPU: memory, and one stream on which lists run in order.
+// Machine is a GPU: memory, a stream on which lists run in order, and one for copies.
 type Machine interface {
 	// Alloc returns n bytes of zeroed memory, aligned to 64 bytes; Free gives it back.
 	Alloc(n int64) (uintptr, error)
@@ -33,8 +33,10 @@ type Machine interface {
 	// FreeMemory returns how many bytes Alloc could give.
 	FreeMemory() (int64, error)
 
-	// Write and Read copy to and from memory that no list in flight uses.
-	Write(dst uintptr, src []byte) error
+	// Copies write memory that no list in flight uses.
+	Copies
+
+	// Read copies from memory that no list in flight uses.
 	Read(dst []byte, src uintptr) error
 
 	// Submit lets f put work on the stream. An error of f that is a
@@ -56,11 +58,13 @@ type Device struct {
 	name     string
 	m        Machine
 	mem      memory
+	staging  staging
 	scratch  block
 	statuses block
 	flying   []flight // oldest first
 	next     int      // the status word of the next list
 	graphs   graphs
+	exchange Exchange
 	closed   bool
 }
 
@@ -74,7 +78,7 @@ type flight struct {
 
 // New makes a device of a machine, which becomes the device's.
 func New(name string, m Machine) (*Device, error) {
-	d := &Device{name: name, m: m, mem: memory{m: m}}
+	d := &Device{name: name, m: m, mem: memory{m: m}, staging: staging{c: m, size: stagingPart}}
 	var err error
 	if d.statuses, err = d.mem.alloc(MaxInFlight * statusBytes); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), m.Close())
@@ -108,6 +112,7 @@ func (d *Device) Submit(l *ops.List) error {
 			f.err = d.submit(f)
 		}
 	}
+	d.fail(f.err)
 	d.flying = append(d.flying, f)
 	d.next = (d.next + 1) % MaxInFlight
 	return nil
@@ -115,7 +120,7 @@ func (d *Device) Submit(l *ops.List) error {
 
 func (d *Device) submit(f flight) error {
 	return d.m.Submit(func(stream uintptr) error {
-		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, f.status)
+		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, f.status, d.exchange.Exchange)
 		return run.Submit(unsafe.Pointer(unsafe.SliceData(f.list.Ops)), len(f.list.Ops))
 	})
 }
@@ -185,12 +190,16 @@ func (d *Device) FreeMemory() (int64, error) {
 	return n, nil
 }
 
-// Write copies src to device memory.
+// Write copies src to device memory, by way of pinned memory: it waits for no copy but
+// when that is full.
 func (d *Device) Write(dst ops.Addr, src []byte) error {
 	if err := d.mem.check(dst, len(src)); err != nil {
 		return fmt.Errorf("%s: write: %w", d.name, err)
 	}
-	return d.m.Write(uintptr(dst), src)
+	if err := d.staging.write(uintptr(dst), src); err != nil {
+		return fmt.Errorf("%s: write: %w", d.name, err)
+	}
+	return nil
 }
 
 // Read copies device memory to dst.
@@ -212,6 +221,9 @@ func (d *Device) Close() error {
 		errs = append(errs, d.m.Finish())
 	}
 	d.graphs.free()
+	if d.Exchanges() {
+		d.exchange.Close()
+	}
 	errs = append(errs, d.mem.free(), d.m.Close())
 	return errors.Join(errs...)
 }

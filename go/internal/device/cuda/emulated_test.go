@@ -16,7 +16,7 @@ import (
 var _ device.Device = (*Device)(nil)
 
 func opener(order kernels.Order) devicetest.Open {
-	return func() (device.Device, error) { return NewEmulated(order) }
+	return func() (device.Device, error) { return NewEmulated(Emulation{Order: order}) }
 }
 
 func TestDevice(t *testing.T) { devicetest.Run(t, opener(kernels.Forward)) }
@@ -38,7 +38,7 @@ func TestSameBits(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	d, err := NewEmulated(kernels.Forward)
+	d, err := NewEmulated(Emulation{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestClosed(t *testing.T) {
 // TestGraphs: a list that comes again is launched as a graph, and gives what it gives
 // without; one with a fault still tells it, and so does each of several in flight.
 func TestGraphs(t *testing.T) {
-	d, err := NewEmulated(kernels.Forward)
+	d, err := NewEmulated(Emulation{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestGraphs(t *testing.T) {
 
 // More lists than are remembered give what they give, in any order.
 func TestManyGraphs(t *testing.T) {
-	d, err := NewEmulated(kernels.Forward)
+	d, err := NewEmulated(Emulation{})
 	if err != nil {
 		t.Fatal(err)
 	}

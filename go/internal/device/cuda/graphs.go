@@ -15,8 +15,8 @@ import (
 const maxLists = 512
 
 // graphs are the lists that came more than once, captured: a list that is launched as
-// a graph costs one call instead of one for each kernel. Decoding repeats a list, the
-// same operations on the same memory, as long as the batch keeps its size.
+// a graph costs one call instead of one for each kernel. The engine pads decoding batches to
+// a few sizes, so that lists repeat, and lets each come twice when it starts.
 type graphs struct {
 	maxRows int // of the activations of a list; 0: no graphs
 	seed    maphash.Seed
@@ -125,7 +125,7 @@ func (d *Device) capture(one *graph) bool {
 		one.status = b.p
 	}
 	return d.m.Capture(func(stream uintptr) (err error) {
-		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, one.status)
+		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, one.status, d.exchange.Exchange)
 		one.g, err = run.Capture(unsafe.Pointer(unsafe.SliceData(one.ops)), len(one.ops))
 		return err
 	}) == nil

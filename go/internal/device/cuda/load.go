@@ -35,7 +35,7 @@ func (d *Device) Load(w device.Weight) (ops.Tensor, error) {
 		if err := pack(buf[:n*size], w, first, n); err != nil {
 			return ops.Tensor{}, fmt.Errorf("%s: load: %w", d.name, err)
 		}
-		if err := d.m.Write(b.p+uintptr(first)*uintptr(size), buf[:n*size]); err != nil {
+		if err := d.staging.write(b.p+uintptr(first)*uintptr(size), buf[:n*size]); err != nil {
 			return ops.Tensor{}, fmt.Errorf("%s: load: %w", d.name, err)
 		}
 	}

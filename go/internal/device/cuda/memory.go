@@ -32,7 +32,8 @@ func (m *memory) alloc(n int64) (block, error) {
 	}
 	p, err := m.m.Alloc(n)
 	if err != nil {
-		return block{}, err
+		free, _ := m.m.FreeMemory()
+		return block{}, fmt.Errorf("alloc: %d MiB, but %d MiB of the GPU's memory are free: %w; lower memory_ratio, num_page_override, max_extend_tokens or max_running_req", n>>20, free>>20, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,4 @@
-package main
+package programs
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ func TestUsage(t *testing.T) {
 	if code := usage(nil, &stdout, &stderr); code != program.ExitOK || stderr.Len() > 0 {
 		t.Errorf("exit code %d, %s", code, stderr.String())
 	}
-	for _, p := range programs {
+	for _, p := range all {
 		if !strings.Contains(stdout.String(), "  "+p.Name+" ") {
 			t.Errorf("%s is missing in\n%s", p.Name, stdout.String())
 		}

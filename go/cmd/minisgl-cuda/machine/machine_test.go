@@ -1,6 +1,6 @@
 //go:build cuda
 
-package main
+package machine
 
 import (
 	"testing"
@@ -12,7 +12,10 @@ import (
 // scripts/gpu-check.sh runs it where there is a GPU; this build starts nowhere else.
 func TestDevice(t *testing.T) {
 	devicetest.Run(t, func() (device.Device, error) {
-		d, _, err := open(0, 0)
-		return d, err
+		devs, _, err := Open(1, 0)
+		if err != nil {
+			return nil, err
+		}
+		return devs[0], nil
 	})
 }

@@ -1,6 +1,8 @@
 //go:build cuda
 
-package main
+// Package machine is a real GPU for device/cuda. A process that it is in ends where there
+// is no driver: gorgonia.org/cu sees to that.
+package machine
 
 import (
 	"errors"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/device/cuda"
+	"github.com/minisgl/minisgl/go/internal/gpu"
+	"github.com/minisgl/minisgl/go/internal/nccl"
 	kernels "github.com/minisgl/minisgl/kernels/cuda"
 )
 
@@ -22,14 +26,57 @@ type machine struct {
 	context cu.CUContext
 	compute cu.Stream
 	copies  cu.Stream
-	copied  cu.Event                   // behind the last write
+	pinned  [][]byte
+	marks   [cuda.Marks]cu.Event       // behind copies
+	copied  cu.Event                   // behind the copies that the list submitted last waits for
 	done    [cuda.MaxInFlight]cu.Event // behind each list
 	started int                        // lists
 	ended   int                        // lists that finish has waited for
 }
 
-// open opens a GPU by its number, from 0, and tells what it is. See gpu.Open.
-func open(number, graphRows int) (device.Device, string, error) {
+// Open opens the first n GPUs and tells what the last one is. See gpu.Open.
+func Open(n, graphRows int) (devs []device.Device, name string, err error) {
+	count, err := gpu.Count()
+	if err == nil && n > count {
+		err = fmt.Errorf("%d ranks need as many GPUs, there are %d", n, count)
+	}
+	var ranks []*cuda.Device
+	for i := 0; err == nil && i < n; i++ {
+		var d *cuda.Device
+		if d, name, err = openOne(i); err == nil {
+			ranks, devs = append(ranks, d), append(devs, d)
+			d.UseGraphs(graphRows)
+		}
+	}
+	if err == nil && n > 1 {
+		err = connect(ranks)
+	}
+	if err == nil {
+		return devs, name, nil
+	}
+	for _, d := range ranks {
+		err = errors.Join(err, d.Close())
+	}
+	return nil, "", err
+}
+
+// connect lets GPUs exchange what they compute.
+func connect(ranks []*cuda.Device) error {
+	group, err := nccl.Open(len(ranks))
+	if err != nil {
+		return err
+	}
+	for i, d := range ranks {
+		x := cuda.Exchange{Abort: group.Abort, Close: group.Close}
+		x.Gather, x.Rank = group.Rank(i)
+		x.Ranks = len(ranks)
+		d.UseExchange(x)
+	}
+	return nil
+}
+
+// openOne opens a GPU by its number, from 0, and tells what it is.
+func openOne(number int) (*cuda.Device, string, error) {
 	dev, err := cu.GetDevice(number)
 	if err != nil {
 		return nil, "", fmt.Errorf("cuda: GPU %d: %w", number, err)
@@ -46,11 +93,7 @@ func open(number, graphRows int) (device.Device, string, error) {
 		return nil, "", errors.Join(fmt.Errorf("cuda: GPU %d, %s: %w", number, name, err), dev.ReleasePrimaryCtx())
 	}
 	d, err := cuda.New("cuda", g)
-	if err != nil {
-		return nil, "", err
-	}
-	d.UseGraphs(graphRows)
-	return d, name, nil
+	return d, name, err
 }
 
 func (g *machine) start() (err error) {
@@ -60,15 +103,24 @@ func (g *machine) start() (err error) {
 	if g.copies, err = cu.MakeStream(cu.NonBlocking); err != nil {
 		return err
 	}
-	if g.copied, err = cu.MakeEvent(cu.DisableTiming); err != nil {
-		return err
-	}
-	for i := range g.done {
-		if g.done[i], err = cu.MakeEvent(cu.DisableTiming); err != nil {
+	for _, event := range g.events() {
+		if *event, err = cu.MakeEvent(cu.DisableTiming); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// events returns all of the machine's events.
+func (g *machine) events() []*cu.Event {
+	all := []*cu.Event{&g.copied}
+	for i := range g.done {
+		all = append(all, &g.done[i])
+	}
+	for i := range g.marks {
+		all = append(all, &g.marks[i])
+	}
+	return all
 }
 
 // on runs f on a thread that has the GPU's context.
@@ -86,14 +138,13 @@ func (g *machine) Alloc(n int64) (p uintptr, err error) {
 	err = g.on(func() error {
 		at, err := cu.MemAlloc(max(n, 1))
 		if err != nil {
-			free, total, _ := cu.MemInfo()
-			return fmt.Errorf("alloc: %d bytes, of %d MiB %d MiB are free: %w; lower num_page_override, memory_ratio or max_extend_tokens", n, total>>20, free>>20, err)
+			return err
 		}
 		p = uintptr(at)
 		if err := cu.MemsetD8Async(at, 0, max(n, 1), g.copies); err != nil {
 			return errors.Join(err, cu.MemFree(at))
 		}
-		return g.copied.Record(g.copies)
+		return nil
 	})
 	return p, err
 }
@@ -112,17 +163,33 @@ func (g *machine) FreeMemory() (free int64, err error) {
 	return free, err
 }
 
-// Write implements cuda.Machine. It returns when src has been read: the driver stages what is not pinned.
-func (g *machine) Write(dst uintptr, src []byte) error {
-	if len(src) == 0 {
-		return nil
-	}
-	return g.on(func() error {
-		if err := cu.MemcpyHtoDAsync(cu.DevicePtr(dst), unsafe.Pointer(unsafe.SliceData(src)), int64(len(src)), g.copies); err != nil {
-			return err
-		}
-		return g.copied.Record(g.copies)
+// Pin implements cuda.Machine.
+func (g *machine) Pin(n int) (memory []byte, err error) {
+	err = g.on(func() error {
+		memory, err = pin(n)
+		return err
 	})
+	if err == nil {
+		g.pinned = append(g.pinned, memory)
+	}
+	return memory, err
+}
+
+// Copy implements cuda.Machine.
+func (g *machine) Copy(dst uintptr, src []byte) error {
+	return g.on(func() error {
+		return cu.MemcpyHtoDAsync(cu.DevicePtr(dst), unsafe.Pointer(unsafe.SliceData(src)), int64(len(src)), g.copies)
+	})
+}
+
+// Mark implements cuda.Machine.
+func (g *machine) Mark(i int) error {
+	return g.on(func() error { return g.marks[i].Record(g.copies) })
+}
+
+// Pass implements cuda.Machine.
+func (g *machine) Pass(i int) error {
+	return g.on(func() error { return g.marks[i].Synchronize() })
 }
 
 // Read implements cuda.Machine.
@@ -141,7 +208,7 @@ func (g *machine) Read(dst []byte, src uintptr) error {
 // Submit implements cuda.Machine.
 func (g *machine) Submit(f func(stream uintptr) error) error {
 	return g.on(func() error {
-		if err := g.compute.Wait(g.copied, 0); err != nil {
+		if err := errors.Join(g.copied.Record(g.copies), g.compute.Wait(g.copied, 0)); err != nil {
 			return err
 		}
 		// What could not be submitted is f's error; what was has to be waited for.
@@ -179,10 +246,13 @@ func (g *machine) Finish() error {
 func (g *machine) Close() error {
 	err := g.on(func() error {
 		errs := []error{g.compute.Synchronize(), g.copies.Synchronize()}
-		for i := range g.done {
-			errs = append(errs, cu.DestroyEvent(&g.done[i]))
+		for _, event := range g.events() {
+			errs = append(errs, cu.DestroyEvent(event))
 		}
-		return errors.Join(append(errs, cu.DestroyEvent(&g.copied), g.compute.Destroy(), g.copies.Destroy())...)
+		for _, memory := range g.pinned {
+			errs = append(errs, cu.MemFreeHost(unsafe.Pointer(unsafe.SliceData(memory))))
+		}
+		return errors.Join(append(errs, g.compute.Destroy(), g.copies.Destroy())...)
 	})
 	return errors.Join(err, g.device.ReleasePrimaryCtx())
 }
