@@ -78,6 +78,7 @@ type InternalState struct {
 	Running           int         `json:"num_running_reqs"`
 	Waiting           int         `json:"num_queue_reqs"`
 	AcceptLength      *float64    `json:"avg_spec_accept_length,omitempty"` // tokens of a decoding step; absent without speculation
+	JumpedTokens      int64       `json:"jump_forward_tokens"`              // that grammars forced, and nothing sampled
 }
 
 // MemoryUsage tells how many tokens fit in the KV cache.

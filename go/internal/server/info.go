@@ -26,6 +26,7 @@ func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) {
 	state := openai.InternalState{
 		MaxRunning: s.cfg.MaxRunning, MemoryUsage: openai.MemoryUsage{TokenCapacity: capacity},
 		LastGenThroughput: s.metrics.rate.perSecond(time.Now()), Running: stats.Running, Waiting: stats.Waiting,
+		JumpedTokens: stats.JumpedTokens,
 	}
 	if info.SpeculativeAlgorithm != "" {
 		state.AcceptLength = new(stats.AcceptLength())

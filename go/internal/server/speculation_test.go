@@ -7,7 +7,11 @@ import (
 
 // TestJumpForwardIsShown: there is a counter of the tokens that were forced.
 func TestJumpForwardIsShown(t *testing.T) {
-	check(t, "metrics", samples(newServer(t, newFake(), Config{})), map[string]string{"minisgl:jump_forward_tokens_total": "9"})
+	s := newServer(t, newFake(), Config{})
+	check(t, "metrics", samples(s), map[string]string{"minisgl:jump_forward_tokens_total": "9"})
+	if info := do(s, "GET", "/server_info", "").Body.String(); !strings.Contains(info, `"jump_forward_tokens":9`) {
+		t.Errorf("no jump_forward_tokens in %s", info)
+	}
 }
 
 // TestSpeculationIsShown: 4 steps of which 6 guesses of 8 were right gave 10 tokens.
