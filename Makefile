@@ -11,6 +11,8 @@ GOLANGCI := $(CACHE)/golangci-lint-$(LINTER)/golangci-lint
 FUZZTIME ?= 2m
 SOAKTIME ?= 3m
 ROUNDS  ?= 5
+# Go's build cache then serves every clone: the kernels take minutes to compile.
+export GOFLAGS := $(strip -trimpath $(filter-out -trimpath,$(GOFLAGS)))
 
 .PHONY: help
 help: ## This list

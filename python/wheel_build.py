@@ -50,6 +50,7 @@ def build_native() -> None:
             error.
     """
     env = {**os.environ, "PYTHON": sys.executable, "MINISGL_BUILD_PYTHON": sys.executable}
+    env.setdefault("GOFLAGS", "-trimpath")  # as the Makefile does, so that what it compiled is not compiled again
     for step in _STEPS:
         script = ROOT / "scripts" / step
         if not script.is_file():
