@@ -54,6 +54,7 @@ const (
 	defaultMemoryRatio     = 0.9
 	defaultSeed            = 42
 	maxTPSize              = 64
+	maxGraphBS             = 2048 // a graph for each multiple of 8 takes time to make, and memory
 )
 
 // The most that a Config may ask for.
@@ -122,8 +123,8 @@ func (c Config) validate() error {
 		return core.Invalid("schedule_policy", "must be fcfs or lpm, got %q", c.SchedulePolicy)
 	case !oneOf(c.Admission, "optimistic", "conservative"):
 		return core.Invalid("admission", "must be optimistic or conservative, got %q", c.Admission)
-	case *c.CUDAGraphMaxBS < 0:
-		return core.Invalid("cuda_graph_max_bs", "must be 0 (off) or more, got %d", *c.CUDAGraphMaxBS)
+	case *c.CUDAGraphMaxBS < 0 || *c.CUDAGraphMaxBS > maxGraphBS:
+		return core.Invalid("cuda_graph_max_bs", "must be 0 (off) to %d, got %d", maxGraphBS, *c.CUDAGraphMaxBS)
 	case *c.MixedTokens < 0:
 		return core.Invalid("mixed_prefill_tokens", "must be 0 (off) or more, got %d", *c.MixedTokens)
 	case c.TPSize < 1 || c.TPSize > maxTPSize:

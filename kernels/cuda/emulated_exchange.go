@@ -49,6 +49,13 @@ func (m *Meeting) Abort() {
 	m.moved.Broadcast()
 }
 
+// Aborted reports whether the meeting was ended.
+func (m *Meeting) Aborted() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.broken
+}
+
 //export msglEmuGather
 func msglEmuGather(rank C.uint64_t, all, own unsafe.Pointer, count, stream C.uint64_t) C.int {
 	s := cgo.Handle(rank).Value().(*seat)

@@ -37,18 +37,19 @@ package nccl
 //   int *aborted;
 // };
 //
+// static int is_aborted(const struct rank *ranks) { return __atomic_load_n(ranks[0].aborted, __ATOMIC_ACQUIRE); }
+//
 // // msgl_cuda_gather of kernels/cuda.
 // static int gather(uint64_t rank, void *all, const void *own, uint64_t count, uint64_t stream) {
 //   struct rank *r = (struct rank *)(uintptr_t)rank;
-//   if (__atomic_load_n(r->aborted, __ATOMIC_ACQUIRE)) return -1;
+//   if (is_aborted(r)) return -1;
 //   return nccl.all_gather(own, all, count, FLOAT32, r->comm, (void *)(uintptr_t)stream);
 // }
 // static void *gather_address(void) { return (void *)gather; }
 //
 // static int connect(void **comms, int n, const int *devices) { return nccl.init(comms, n, devices); }
 // static void disconnect(struct rank *ranks, int n) {
-//   int aborted = __atomic_load_n(ranks[0].aborted, __ATOMIC_ACQUIRE);
-//   for (int i = 0; i < n && !aborted; i++) nccl.destroy(ranks[i].comm);
+//   for (int i = 0; i < n && !is_aborted(ranks); i++) nccl.destroy(ranks[i].comm);
 // }
 // static void abort_all(struct rank *ranks, int n) {
 //   if (__atomic_exchange_n(ranks[0].aborted, 1, __ATOMIC_ACQ_REL)) return;
@@ -104,6 +105,9 @@ func (g *Group) Rank(i int) (gather unsafe.Pointer, rank uint64) {
 
 // Abort ends all exchanges, those that run as well.
 func (g *Group) Abort() { C.abort_all(g.ranks, C.int(g.n)) }
+
+// Aborted reports whether exchanges were ended.
+func (g *Group) Aborted() bool { return C.is_aborted(g.ranks) != 0 }
 
 // Close disconnects the GPUs, which have nothing in flight. It may be called again.
 func (g *Group) Close() {

@@ -88,7 +88,7 @@ func exchange(t *testing.T) {
 		t.Fatal(err)
 	}
 	gather, rank := g.Rank(2)
-	dev.UseExchange(cuda.Exchange{Exchange: kernels.Exchange{Gather: gather, Rank: rank, Ranks: 3}, Abort: g.Abort, Close: g.Close})
+	dev.UseExchange(cuda.Exchange{Exchange: kernels.Exchange{Gather: gather, Rank: rank, Ranks: 3}, Abort: g.Abort, Aborted: g.Aborted, Close: g.Close})
 	defer dev.Close()
 	a, err := dev.Alloc(4 * 16)
 	if err != nil {

@@ -67,7 +67,7 @@ func connect(ranks []*cuda.Device) error {
 		return err
 	}
 	for i, d := range ranks {
-		x := cuda.Exchange{Abort: group.Abort, Close: group.Close}
+		x := cuda.Exchange{Abort: group.Abort, Aborted: group.Aborted, Close: group.Close}
 		x.Gather, x.Rank = group.Rank(i)
 		x.Ranks = len(ranks)
 		d.UseExchange(x)

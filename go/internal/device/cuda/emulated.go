@@ -51,7 +51,7 @@ func NewEmulatedRanks(n int, e Emulation) ([]*Device, error) {
 			return nil, err
 		}
 		x, end := meeting.Exchange(i)
-		d.UseExchange(Exchange{Exchange: x, Abort: meeting.Abort, Close: end})
+		d.UseExchange(Exchange{Exchange: x, Abort: meeting.Abort, Aborted: meeting.Aborted, Close: end})
 		devs = append(devs, d)
 	}
 	return devs, nil

@@ -10,7 +10,9 @@ type Exchange struct {
 	kernels.Exchange
 
 	// Abort ends the exchange for all ranks, since this one can't go on: none waits for it.
-	Abort func()
+	// Aborted reports whether one did.
+	Abort   func()
+	Aborted func() bool
 	// Close gives it up.
 	Close func()
 }

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -95,6 +96,29 @@ func TestAllGather(t *testing.T) {
 				t.Errorf("%d of %d lists were launched as graphs", r.dev.GraphLaunches(), times)
 			}
 		})
+	}
+}
+
+// TestAbortedGraphs: graphs that gather are not launched any more when a rank has given up.
+func TestAbortedGraphs(t *testing.T) {
+	ranks := newRanks(t, 2, 1, 5)
+	const times = 3
+	each(ranks, func(_ int, r *rank) {
+		r.dev.UseGraphs(1)
+		for range times {
+			if err := errors.Join(r.dev.Submit(&r.list), r.dev.Wait()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	ranks[0].dev.exchange.Abort()
+	for i, r := range ranks {
+		if err := r.dev.Submit(&r.list); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.dev.Wait(); err == nil || r.dev.GraphLaunches() != times-1 {
+			t.Errorf("rank %d: %v, %d graphs", i, err, r.dev.GraphLaunches())
+		}
 	}
 }
 

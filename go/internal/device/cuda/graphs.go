@@ -12,7 +12,7 @@ import (
 )
 
 // maxLists bounds the lists that are remembered, and so the graphs.
-const maxLists = 512
+const maxLists = 1024
 
 // graphs are the lists that came more than once, captured: a list that is launched as
 // a graph costs one call instead of one for each kernel. The engine pads decoding batches to
@@ -102,8 +102,11 @@ func (g *graphs) forget() bool {
 
 // launchGraph launches a list as a graph, which is captured if that was not done. It
 // returns nil where the list is to be submitted as it is: when it comes for the first
-// time, when its graph is in flight, or when capturing fails, since submitting tells why.
+// time, when its graph is in flight, or when it can't be, since submitting tells why.
 func (d *Device) launchGraph(l *ops.List) *graph {
+	if d.Exchanges() && d.exchange.Aborted() {
+		return nil // a graph would gather all the same
+	}
 	one, again := d.graphs.find(l)
 	if !again || one.flying || (one.g == nil && !d.capture(one)) {
 		return nil
