@@ -45,16 +45,40 @@ ALWAYS void prefetch_lines(lines_ahead *a) {
   a->rows--;
 }
 
-// s[nr][32] = q[d][nr] * kt[d][32]
-ALWAYS void scores(int nr, float *s, const float *q, const float *kt, int d, lines_ahead *ahead) {
+// Element `part` of words that hold several of a type.
+ALWAYS vf word_part(int dtype, vi words, int part) {
+  switch (dtype) {
+    case MSGL_BF16: return (vf)(part ? (vu)words & 0xffff0000u : (vu)words << 16);
+    case MSGL_F16: {
+      vh half = __builtin_convertvector((vu)words >> (16 * part) & 0xffffu, vh);
+      return vld_f16(&half);
+    }
+    case MSGL_I8: return __builtin_convertvector(words << (24 - 8 * part) >> 24, vf);
+    default: return (vf)words;
+  }
+}
+
+// Whether bf16 keys and values stay pairs until they meet a row: splitting a vector of them
+// takes two instructions, for which AVX2 has ports beside the multiply-adds'.
+enum { ATTN_PAIRS = VW == 8 };
+ALWAYS int in_pairs(int dtype) { return ATTN_PAIRS && dtype == MSGL_BF16; }
+
+// Element k of the block's transposed keys, at positions from j on.
+ALWAYS vf key_at(int dtype, const float *kt, int k, int j) {
+  if (!in_pairs(dtype)) return vld(kt + (size_t)k * BLOCK + j);
+  return word_part(dtype, (vi)vldu(kt + (size_t)(k / 2) * BLOCK + j), k % 2);
+}
+
+// s[nr][32] = q[d][nr] * kt; dtype: of keys
+ALWAYS void scores(int dtype, int nr, float *s, const float *q, const float *kt, int d, lines_ahead *ahead) {
   for (int j = 0; j < BLOCK; j += 2 * VW) {
     vf acc[2][ATTN_ROWS][2];
     UNROLL for (int i = 0; i < 4 * nr; i++) acc[i % 2][i / 4][i / 2 % 2] = vset1(0);
     for (int k = 0; k < d; k += 8) {
       UNROLL for (int i = 0; i < 8; i++) {
         if (i % AHEAD_COLS == 0) prefetch_lines(ahead);
-        const float *kp = kt + (size_t)(k + i) * BLOCK + j, *qp = q + (size_t)(k + i) * (size_t)nr;
-        vf k0 = vld(kp), k1 = vld(kp + VW);
+        const float *qp = q + (size_t)(k + i) * (size_t)nr;
+        vf k0 = key_at(dtype, kt, k + i, j), k1 = key_at(dtype, kt, k + i, j + VW);
         UNROLL for (int r = 0; r < nr; r++) {
           vf qv = vset1(qp[r]);
           acc[i % 2][r][0] = vfma(qv, k0, acc[i % 2][r][0]);
@@ -69,36 +93,76 @@ ALWAYS void scores(int nr, float *s, const float *q, const float *kt, int d, lin
   }
 }
 
+// Two vectors of columns in order become those of the even and of the odd ones, and back.
+ALWAYS void part_pairs(vf two[2]) {
+#if VW == 8
+  vf a = two[0], b = two[1];
+  two[0] = SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+  two[1] = SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  (void)two;
+#endif
+}
+
+ALWAYS void join_pairs(vf two[2]) {
+#if VW == 8
+  vf even = two[0], odd = two[1];
+  two[0] = SHUFFLE(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+  two[1] = SHUFFLE(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+  (void)two;
+#endif
+}
+
+// Vector c of a row of values, from column i on; of pairs, the even columns of two vectors and then the odd ones.
+ALWAYS vf value_at(int dtype, const char *row, int i, int c) {
+  if (!in_pairs(dtype)) return vld_any(dtype, row, i + c * VW);
+  return vld_half_bf16(row + (i + c / 2 * 2 * VW) * 2, c % 2);
+}
+
 // o[nr][stride] += s[nr][n] * v[n][nv * VW], columns from i on
 ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const block_rows *b, int stride, int i, int n,
                    lines_ahead *ahead) {
   vf acc[ATTN_ROWS][ATTN_VECS];
   UNROLL for (int r = 0; r < nr; r++) {
     UNROLL for (int c = 0; c < nv; c++) acc[r][c] = vld(o + (size_t)r * (size_t)stride + i + c * VW);
+    if (in_pairs(dtype)) {
+      UNROLL for (int c = 0; c < nv; c += 2) part_pairs(&acc[r][c]);
+    }
   }
   for (int j = 0; j < n; j++) {
     prefetch_lines(ahead);
-    vf v[ATTN_VECS];
-    UNROLL for (int c = 0; c < nv; c++) v[c] = vld_any(dtype, b->v[j], i + c * VW);
-    UNROLL for (int r = 0; r < nr; r++) {
-      vf weight = vset1(s[r * BLOCK + j]);
-      UNROLL for (int c = 0; c < nv; c++) acc[r][c] = vfma(weight, v[c], acc[r][c]);
+    vf weights[ATTN_ROWS];
+    UNROLL for (int r = 0; r < nr; r++) weights[r] = vset1(s[r * BLOCK + j]);
+    UNROLL for (int c = 0; c < nv; c++) {
+      vf v = value_at(dtype, b->v[j], i, c);
+      UNROLL for (int r = 0; r < nr; r++) vadd_product(&acc[r][c], weights[r], v);
     }
   }
   UNROLL for (int r = 0; r < nr; r++) {
+    if (in_pairs(dtype)) {
+      UNROLL for (int c = 0; c < nv; c += 2) join_pairs(&acc[r][c]);
+    }
     UNROLL for (int c = 0; c < nv; c++) vst(o + (size_t)r * (size_t)stride + i + c * VW, acc[r][c]);
   }
 }
 
-#define SCORES(nr) case nr: scores(nr, s, q, kt, d, ahead); break;
-static void scores_tile(int nr, float *s, const float *q, const float *kt, int d, lines_ahead *ahead) {
-  switch (nr) { ATTN_TILES(SCORES) }
+#define SCORES(dtype, nr) case nr: scores(dtype, nr, s, q, kt, d, ahead); break;
+#define SCORES_BF16(nr) SCORES(MSGL_BF16, nr)
+#define SCORES_F32(nr) SCORES(MSGL_F32, nr)
+static void scores_tile(int dtype, int nr, float *s, const float *q, const float *kt, int d, lines_ahead *ahead) {
+  if (in_pairs(dtype)) {
+    switch (nr) { ATTN_TILES(SCORES_BF16) }
+  } else {
+    switch (nr) { ATTN_TILES(SCORES_F32) }
+  }
 }
 
+// stride is a multiple of NV vectors.
 ALWAYS void all_values(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n, lines_ahead *ahead) {
   int i = 0;
   for (; i + ATTN_VECS * VW <= stride; i += ATTN_VECS * VW) values(dtype, nr, ATTN_VECS, o, s, b, stride, i, n, ahead);
-  for (; i < stride; i += VW) values(dtype, nr, 1, o, s, b, stride, i, n, ahead);
+  for (; i < stride; i += NV * VW) values(dtype, nr, NV, o, s, b, stride, i, n, ahead);
 }
 
 #define VALUES(dtype, nr) case nr: all_values(dtype, nr, o, s, b, stride, n, ahead); break;
@@ -171,21 +235,8 @@ static lines_ahead share_of(const block_rows *b, const msgl_op *op, const msgl_a
   return (lines_ahead){b->k + first, b->v + first, end - first, from, to, from};
 }
 
-// Element `part` of words that hold several of a type.
-ALWAYS vf word_part(int dtype, vi words, int part) {
-  switch (dtype) {
-    case MSGL_BF16: return (vf)(part ? (vu)words & 0xffff0000u : (vu)words << 16);
-    case MSGL_F16: {
-      vh half = __builtin_convertvector((vu)words >> (16 * part) & 0xffffu, vh);
-      return vld_f16(&half);
-    }
-    case MSGL_I8: return __builtin_convertvector(words << (24 - 8 * part) >> 24, vf);
-    default: return (vf)words;
-  }
-}
-
-// kt[d][32]: the block's keys, transposed. Words of 32 bits change places as one
-// and are split after that. VW rows at a time, over all their elements: rows lie so
+// kt: the block's keys, transposed: [d][32] values, or [d/2][32] pairs. Words of 32 bits change
+// places as one and are split after that. VW rows at a time, over all their elements: rows lie so
 // that the cache could not hold a line of each until its other half is wanted.
 ALWAYS void transpose_keys(int dtype, float *kt, const block_rows *b, int d) {
   const int size = (int)msgl_elem_size(dtype), per_word = 4 / size, whole = d / (per_word * VW) * per_word * VW;
@@ -195,14 +246,24 @@ ALWAYS void transpose_keys(int dtype, float *kt, const block_rows *b, int d) {
       UNROLL for (int l = 0; l < VW; l++) r[l] = (vi)vldu(b->k[j + l] + i * size);
       transpose(r);
       UNROLL for (int l = 0; l < VW; l++) {
+        if (in_pairs(dtype)) {
+          vst(kt + (size_t)(i / 2 + l) * BLOCK + j, (vf)r[l]);
+          continue;
+        }
         UNROLL for (int part = 0; part < per_word; part++) {
           vst(kt + (size_t)(i + per_word * l + part) * BLOCK + j, word_part(dtype, r[l], part));
         }
       }
     }
   }
-  for (int i = whole; i < d; i++) {
-    for (int j = 0; j < BLOCK; j++) kt[(size_t)i * BLOCK + (size_t)j] = load_one(dtype, b->k[j], i);
+  for (int i = whole; i < d; i += in_pairs(dtype) ? 2 : 1) {
+    for (int j = 0; j < BLOCK; j++) {
+      if (in_pairs(dtype)) {
+        memcpy(kt + (size_t)(i / 2) * BLOCK + j, b->k[j] + 2 * i, 4);
+      } else {
+        kt[(size_t)i * BLOCK + (size_t)j] = load_one(dtype, b->k[j], i);
+      }
+    }
   }
 }
 

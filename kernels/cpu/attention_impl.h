@@ -14,7 +14,7 @@
 // those of the first key/value head before those of the next.
 typedef struct {
   int rows, group, d, stride;  // rows: under one key/value head
-  float *kt, *v;               // [d][32], [32][stride]
+  float *kt, *v;               // transpose_keys's; [32][stride]
   float *scales;               // of i8 keys and values [2][32]; NULL for other types
   float *q;                    // of each head, tiles of ATTN_ROWS rows: [d][rows of the tile]
   float *s;                    // [rows][32]
@@ -116,7 +116,7 @@ static void attend_block(const attn_state *st, const msgl_op *op, const msgl_att
   int first = row * st->group / ATTN_ROWS * ATTN_ROWS;
   for (int r = first; r < st->rows; r += ATTN_ROWS) {
     int nr = (int)msgl_min(ATTN_ROWS, st->rows - r);
-    scores_tile(nr, st->s + (size_t)r * BLOCK, st->q + (size_t)r * (size_t)st->d, st->kt, st->d, ahead);
+    scores_tile(op->t[2].dtype, nr, st->s + (size_t)r * BLOCK, st->q + (size_t)r * (size_t)st->d, st->kt, st->d, ahead);
     for (int i = r; i < r + nr; i++) {
       int p = t->position + i / st->group;
       int to = (int)msgl_max(0, msgl_min(BLOCK, p + 1 - start));

@@ -97,6 +97,26 @@ ALWAYS vf vld_bf16(const uint16_t *p) {
 #endif
 }
 
+// The even or the odd ones of 2 * VW bfloat16 values, as floats. In assembly for AVX2, since compilers
+// keep the pairs for the second part, where a tile leaves no register to keep them in.
+ALWAYS vf vld_half_bf16(const void *p, int odd) {
+#if defined(MSGL_ISA_AVX2)
+  typedef const vu_any *pairs;
+  static const uint32_t upper[VW] __attribute__((aligned(32))) = {
+      0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
+  vf v;
+  if (odd) {
+    __asm__("vmovdqu %1, %0\n\tvpand %2, %0, %0" : "=x"(v) : "m"(*(pairs)p), "m"(upper));
+  } else {
+    __asm__("vmovdqu %1, %0\n\tvpslld $16, %0, %0" : "=x"(v) : "m"(*(pairs)p));
+  }
+  return v;
+#else
+  vu pairs = vldu(p);
+  return (vf)(odd ? pairs & 0xffff0000u : pairs << 16);
+#endif
+}
+
 // Rounds to bfloat16, to nearest even. A NaN stays one.
 ALWAYS vf vround_bf16(vf x) {
   vu u = (vu)x, number = (vu)(x == x);
