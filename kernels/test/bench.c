@@ -1,5 +1,7 @@
 // bench.c: speed of LINEAR on the shapes of two models, and of ATTENTION over a
 // long context. Prints the fastest of a few runs.
+//
+//   bench [THREADS [WORD]]    WORD: only what has it in its name: a type (q8), 0.6B, attention
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,12 +106,14 @@ static void bench_model(msgl_pool *pool, const model *md, const type *ty, const 
   msgl_free(dst, (out > head ? out : head) * 4);
 }
 
-// One layer of attention, bf16 cache: `requests` requests of `context` positions, `rows` new rows each.
+// Attention of a model's layers, each with a bf16 cache of its own, as memory sees it:
+// `requests` requests of `context` positions, `rows` new rows each.
 static void bench_attention(msgl_pool *pool, int q, int kv, int d, int requests, int context, int rows) {
+  enum { LAYERS = 28 };
   int page = 16, pages = (context + page - 1) / page, total = requests * pages, m = requests * rows;
   size_t cache = (size_t)total * (size_t)page * (size_t)kv * (size_t)d * 2;
-  uint16_t *k = must_alloc(cache), *v = must_alloc(cache);
-  for (size_t i = 0; i < cache / 2; i++) k[i] = v[i] = (uint16_t)(0x3c00 | (i * 2654435761u >> 20 & 0x80ff));
+  uint16_t *caches = must_alloc(2 * LAYERS * cache);
+  for (size_t i = 0; i < LAYERS * cache; i++) caches[i] = (uint16_t)(0x3c00 | (i * 2654435761u >> 20 & 0x80ff));
   float *x = must_alloc((size_t)m * (size_t)(q * d) * 4), *dst = must_alloc((size_t)m * (size_t)(q * d) * 4);
   for (int i = 0; i < m * q * d; i++) x[i] = 0.01f * (float)(i % 13 - 6);
   int32_t *table = must_alloc((size_t)total * 4), *cu = must_alloc((size_t)(requests + 1) * 4), *lens = must_alloc((size_t)requests * 4);
@@ -121,20 +125,23 @@ static void bench_attention(msgl_pool *pool, int q, int kv, int d, int requests,
   msgl_op op = {.kind = MSGL_ATTENTION, .f = {0.088f}, .i = {q, kv, d, page, 0}};
   op.t[0] = tensor(dst, m, q * d, MSGL_F32);
   op.t[1] = tensor(x, m, q * d, MSGL_F32);
-  op.t[2] = tensor(k, total * page, kv * d, MSGL_BF16);
-  op.t[3] = tensor(v, total * page, kv * d, MSGL_BF16);
   op.t[4] = tensor(table, requests, pages, MSGL_I32);
   op.t[5] = tensor(cu, 1, requests + 1, MSGL_I32);
   op.t[6] = tensor(lens, 1, requests, MSGL_I32);
-  msgl_op ops[28];
-  for (int i = 0; i < 28; i++) ops[i] = op;
-  double t = best(pool, ops, 28, 1.0) / 28;
+  msgl_op ops[LAYERS];
+  for (int i = 0; i < LAYERS; i++) {
+    ops[i] = op;
+    for (int j = 0; j < 2; j++) {
+      char *at = (char *)caches + (size_t)(2 * i + j) * cache;
+      ops[i].t[2 + j] = tensor(at, total * page, kv * d, MSGL_BF16);
+    }
+  }
+  double t = best(pool, ops, LAYERS, 1.0) / LAYERS;
   double seen = (double)rows * (context - (rows - 1) / 2.0);
   printf("attention %2d/%d heads of %3d, %2d x %4d positions, %3d rows: %7.3f ms, %5.1f GB/s of cache, %6.1f GFLOP/s\n", q, kv,
          d, requests, context, rows, t * 1e3, (double)requests * context * kv * d * 4 / t / 1e9,
          (double)requests * seen * q * d * 4 / t / 1e9);
-  msgl_free(k, cache);
-  msgl_free(v, cache);
+  msgl_free(caches, 2 * LAYERS * cache);
   msgl_free(x, (size_t)m * (size_t)(q * d) * 4);
   msgl_free(dst, (size_t)m * (size_t)(q * d) * 4);
   msgl_free(table, (size_t)total * 4);
@@ -144,6 +151,7 @@ static void bench_attention(msgl_pool *pool, int q, int kv, int d, int requests,
 
 int main(int argc, char **argv) {
   int threads = argc > 1 ? atoi(argv[1]) : 2;
+  const char *word = argc > 2 ? argv[2] : "";
   static const model models[] = {
       {"135M (576)", 30, {960, 576, 3072, 576}, {576, 576, 576, 1536}, 49152, 576},
       {"0.6B (1024)", 28, {4096, 1024, 6144, 1024}, {1024, 2048, 1024, 3072}, 151936, 1024},
@@ -159,13 +167,16 @@ int main(int argc, char **argv) {
   printf("%s, %d threads\n", isa, threads);
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     for (size_t j = 0; j < sizeof types / sizeof *types; j++) {
+      if (!strstr(models[i].name, word) && !strstr(types[j].name, word)) continue;
       bench_model(pool, &models[i], &types[j], rows, sizeof rows / sizeof *rows);
     }
   }
-  bench_attention(pool, 16, 8, 128, 1, 2048, 1);
-  bench_attention(pool, 16, 8, 128, 16, 272, 1);
-  bench_attention(pool, 9, 3, 64, 1, 512, 1);
-  bench_attention(pool, 16, 8, 128, 1, 512, 512);
+  if (strstr("attention", word)) {
+    bench_attention(pool, 16, 8, 128, 1, 2048, 1);
+    bench_attention(pool, 16, 8, 128, 16, 272, 1);
+    bench_attention(pool, 9, 3, 64, 1, 512, 1);
+    bench_attention(pool, 16, 8, 128, 1, 512, 512);
+  }
   msgl_pool_free(pool);
   return 0;
 }
