@@ -163,14 +163,19 @@ static attn_count list_tasks(msgl_attn_task *tasks, const msgl_op *op, const att
 }
 
 // Cuts so that every thread has several tasks, if that can be: by chunks of
-// positions first, then by heads.
-static attn_cut cut_attention(const msgl_op *op, int threads) {
+// positions first, then by heads. Returns how many tasks that makes.
+static attn_count cut_attention(attn_cut *cut, const msgl_op *op, int threads) {
   int group = op->i[0] / op->i[1];
-  attn_cut cut = {(int)msgl_max(1, MSGL_ATTN_TILE / group), MSGL_ATTN_TILE, 0};
-  if (threads == 1 || list_tasks(NULL, op, &cut).tasks >= 4 * (int64_t)threads) return cut;
-  cut.split = 1;
-  while (cut.pairs > group && list_tasks(NULL, op, &cut).tasks < 4 * (int64_t)threads) cut.pairs /= 2;
-  return cut;
+  *cut = (attn_cut){(int)msgl_max(1, MSGL_ATTN_TILE / group), MSGL_ATTN_TILE, 0};
+  attn_count n = list_tasks(NULL, op, cut);
+  if (threads == 1 || n.tasks >= 4 * (int64_t)threads) return n;
+  cut->split = 1;
+  n = list_tasks(NULL, op, cut);
+  while (cut->pairs > group && n.tasks < 4 * (int64_t)threads) {
+    cut->pairs /= 2;
+    n = list_tasks(NULL, op, cut);
+  }
+  return n;
 }
 
 static int check_pages(const msgl_op *op, int64_t rows) {
@@ -214,12 +219,12 @@ static int plan_attention(msgl_job *job, const msgl_op *op) {
   int code = check_attention(op);
   if (code != MSGL_OK || op->t[1].rows == 0) return code;
   int kv = op->i[1], d = op->i[2], group = op->i[0] / kv;
-  attn_cut cut = cut_attention(op, job->threads);
+  attn_cut cut;
+  attn_count n = cut_attention(&cut, op, job->threads);
   msgl_attn_plan *p = &job->attn;
   p->tile_rows = cut.tile_rows * group;
   p->pairs = (int)msgl_max(p->tile_rows, MSGL_ATTN_TILE);
   p->head_stride = (d + 15) / 16 * 16;
-  attn_count n = list_tasks(NULL, op, &cut);
   size_t head = ((size_t)n.tasks * sizeof(msgl_attn_task) + 63) / 64 * 64;
   size_t partial = (size_t)n.partials * (size_t)kv * (size_t)p->tile_rows * (size_t)(p->head_stride + 2) * sizeof(float);
   code = both(msgl_need_shared(job, head + partial),
