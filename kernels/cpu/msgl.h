@@ -81,6 +81,7 @@ typedef struct {
 //   ATTENTION   t: dst f32 [M, Q*D], q f32 [M, Q*D], k cache, v cache, page table i32 [R, P],
 //                  cumulative query lengths i32 [1, R+1], kv lengths i32 [1, R]
 //               f: scale   i: Q, KV, D, page size, window (0: none)
+//               dst may be q
 //   ACT_MUL     t: dst f32 [M, F], gate|up f32 [M, 2F]   i: msgl_activation
 //   GATHER_ROWS t: dst f32 [R, H], x f32 [M, H], rows i32 [1, R]
 //   SAMPLE      t: next i32 [1, R], logits f32 [R, V], msgl_sampling as i32 [R, 8], last i32 [1, S]

@@ -122,7 +122,7 @@ type Scratch struct {
 	Residual           ops.Tensor // [M, hidden]
 	Hidden, HiddenPart ops.Tensor // [M, hidden]
 	QKV                ops.Tensor // [M, (Q+2·KV)·D] of the rank's heads
-	Attn, AttnPart     ops.Tensor // [M, Q·D]
+	Attn, AttnPart     ops.Tensor // [M, Q·D]; on a single device it is the place of the queries
 	GateUp             ops.Tensor // [mlpRows, 2·intermediate] of the rank
 	Act, ActPart       ops.Tensor // [mlpRows, intermediate]
 	Router             ops.Tensor // [M, experts]
@@ -138,27 +138,28 @@ const mlpRows = 1024
 func NewScratch(c Config, rows, samples int, alloc func(rows, cols int) ops.Tensor) *Scratch {
 	q, kv, _, _ := c.rankHeads()
 	_, inner := c.Shard.span(c.IntermediateSize)
-	part := func(whole ops.Tensor, outputs int) ops.Tensor {
+	share := func(whole ops.Tensor) ops.Tensor {
 		if c.Shard.size() == 1 {
 			return whole
 		}
-		return alloc(int(whole.Rows), outputs)
-	}
-	share := func(whole ops.Tensor) ops.Tensor {
 		_, outputs := c.Shard.span(int(whole.Cols))
-		return part(whole, outputs)
+		return alloc(int(whole.Rows), outputs)
 	}
 	s := &Scratch{
 		Residual: alloc(rows, c.HiddenSize),
 		Hidden:   alloc(rows, c.HiddenSize),
 		QKV:      alloc(rows, (q+2*kv)*c.HeadDim),
-		Attn:     alloc(rows, c.Heads*c.HeadDim),
 		GateUp:   alloc(min(rows, mlpRows), 2*inner),
 		Act:      alloc(min(rows, mlpRows), c.IntermediateSize),
 		Router:   alloc(rows, c.MoE.NumExperts),
 		Final:    alloc(samples, c.HiddenSize),
 		Logits:   alloc(samples, c.VocabSize),
 	}
-	s.HiddenPart, s.AttnPart, s.ActPart, s.LogitsPart = share(s.Hidden), part(s.Attn, q*c.HeadDim), share(s.Act), share(s.Logits)
+	s.Attn = s.QKV.Columns(0, q*c.HeadDim)
+	s.AttnPart = s.Attn
+	if c.Shard.size() > 1 {
+		s.Attn, s.AttnPart = alloc(rows, c.Heads*c.HeadDim), alloc(rows, q*c.HeadDim)
+	}
+	s.HiddenPart, s.ActPart, s.LogitsPart = share(s.Hidden), share(s.Act), share(s.Logits)
 	return s
 }

@@ -126,7 +126,7 @@ type Paged struct {
 // dst[t] = softmax(scale · q[t] · Kᵀ) · V over the positions 0 … p of the row's
 // request, p being its own position KVLens[r] - (rows left in the request).
 //
-// dst is F32 [M, Q·D], q a view [M, Q·D] of the rows that RopeStore prepared. The
+// dst is F32 [M, Q·D], q a view [M, Q·D] of the rows that RopeStore prepared; dst may be q. The
 // softmax is computed online over blocks of positions at fixed multiples of the
 // block's size, so a row's result does not depend on chunking or batching.
 // window > 0 restricts a row to its last window positions.

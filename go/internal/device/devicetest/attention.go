@@ -112,6 +112,13 @@ func testAttentionInvariance(t *testing.T, open Open) {
 			check("chunks of 32", c, c.chunked(32))
 			check("chunks of 129", c, c.chunked(129))
 			check("token by token", c, c.chunked(1))
+			for _, schedule := range [][][]chunk{c.whole(), c.chunked(1)} {
+				a := c.start(newRig(t, open))
+				a.inPlace = true
+				for i, got := range a.steps(schedule) {
+					requireSame(t, name("in the queries' place, %d batches, request %d", len(schedule), i), got, want[i])
+				}
+			}
 			for _, page := range []int{1, 3, 16, 64} {
 				other := c
 				other.page = page
@@ -165,12 +172,16 @@ type attentionRun struct {
 	pages        [][]int32   // of each request
 	qkv          [][]float32 // rows of each request
 	done         []int
+	inPlace      bool // the output takes the place of the queries
 	out          [][]float32
 }
 
 // run runs the batches and returns the output rows of each request.
 func (c attentionCase) run(r *rig, schedule [][]chunk) [][]float32 {
-	a := c.start(r)
+	return c.start(r).steps(schedule)
+}
+
+func (a *attentionRun) steps(schedule [][]chunk) [][]float32 {
 	for _, batch := range schedule {
 		a.step(batch)
 	}
@@ -244,7 +255,10 @@ func (a *attentionRun) step(batch []chunk) {
 	m := len(positions)
 	qkv := r.f32(m, a.width(), rows)
 	q := qkv.Columns(0, h.Q*h.Dim)
-	dst := r.poisoned(m, h.Q*h.Dim, ops.F32)
+	dst := q
+	if !a.inPlace {
+		dst = r.poisoned(m, h.Q*h.Dim, ops.F32)
+	}
 	pages := r.i32(table...)
 	pages.Rows, pages.Cols, pages.Stride = int32(len(batch)), int32(width), int32(width)
 	var l ops.List
