@@ -46,6 +46,7 @@ func BenchmarkMask(b *testing.B) {
 		text string
 	}{
 		"any text": {core.Grammar{Kind: core.GrammarRegex, Text: `(.|\n)*`}, "The capital of France is Paris, where the river flows."},
+		"letters":  {core.Grammar{Kind: core.GrammarRegex, Text: `[A-Za-z ,.!?'\n]{1,4000}`}, "The capital of France is Paris, where the river flows."},
 		"schema":   {core.Grammar{Kind: core.GrammarJSONSchema, Text: `{"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"},"kind":{"enum":["a","b","c"]}},"required":["name","n","kind"],"additionalProperties":false}`}, `{"name": "The river of Paris", "n": 12345, "kind": "b"}`},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -10,6 +10,13 @@ package grammar
 //   return minisglTokenize((void *)user, (uint8_t *)text, n, out, room);
 // }
 //
+// // Sets of tokens that a mask takes whole, where a grammar allows all of a set's texts,
+// // instead of looking at each: letters, and what a JSON string may hold.
+// #define IN_STRING "[^\"\\\\\\x00-\\x1F\\x7F]"
+// static const char *const slices[] = {
+//   "[\\x20\\x0A\\x0D\\x09]+", "[a-z]{1,30}", "[A-Za-z ]{1,30}", IN_STRING "{1,10}", IN_STRING "{1,30}", IN_STRING "+", NULL,
+// };
+//
 // // A struct that holds pointers into Go's memory may not cross into C, so it is
 // // filled here.
 // static LlgTokenizer *new_tokenizer(uint32_t vocab, const uint32_t *lens, const uint8_t *bytes, const uint32_t *eos,
@@ -22,6 +29,7 @@ package grammar
 //   init.use_approximate_greedy_tokenize_fn = !exact;
 //   init.tokenize_fn = exact ? tokenize : NULL;
 //   init.tokenize_user_data = user;
+//   init.slices = slices;
 //   return llg_new_tokenizer_v2(&init, error, room);
 // }
 import "C"
