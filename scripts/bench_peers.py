@@ -92,12 +92,18 @@ def compare(python: Path, model: Path, threads: int, rounds: int) -> list[tuple[
     ours, peer = [], []
     for number in range(rounds):
         print(f"peers: {model.name}, round {number + 1} of {rounds}", file=sys.stderr)
-        ours.append(measure(ours_command))
-        peer.append(measure(peer_command))
+        ours.append(shown("minisgl", measure(ours_command)))
+        peer.append(shown("llama.cpp", measure(peer_command)))
     return [
         (statistics.median(run[i] for run in ours), statistics.median(run[i] for run in peer))
         for i in range(len(CASES))
     ]
+
+
+def shown(side: str, speeds: list[float]) -> list[float]:
+    """Shows what a round gave, so that a run that is ended early was not for nothing."""
+    print(f"peers: {side:9}", *(f"{speed:8.1f}" for speed in speeds), file=sys.stderr)
+    return speeds
 
 
 def processor() -> str:
