@@ -94,7 +94,7 @@ func (f *engineFlags) registerMemory(flags *pflag.FlagSet) {
 	flags.Var(&f.running, "max-running-requests", "requests that run at once")
 	flags.Var(&f.extend, "max-prefill-length", "prompt tokens that a batch computes at most")
 	flags.IntVar(&f.mixed, "mixed-prefill-tokens", 128, "prompt tokens that may run beside decoding requests in one batch; 0: prompts run alone")
-	flags.StringVar(&f.kvDType, "kv-cache-dtype", "auto", "type of keys and values: auto (that of --dtype), float32, bfloat16, float16 or int8 (half of bfloat16's memory, small errors)")
+	flags.StringVar(&f.kvDType, "kv-cache-dtype", "auto", "type of keys and values: auto (that of --dtype), float32, bfloat16, float16, int8 (half of bfloat16's memory, small errors) or fp8 (e4m3; on a GPU)")
 	flags.Float64Var(&f.memoryRatio, "memory-ratio", 0.9, "share of the free memory for weights and KV")
 	flags.Var(&f.pages, "num-pages", "pages of the KV cache (default: by --memory-ratio)")
 	flags.Var(&f.pageSize, "page-size", "tokens of a page, 1 to 256")
@@ -112,7 +112,7 @@ func (f *engineFlags) registerCompute(flags *pflag.FlagSet) {
 	flags.StringVar(&f.device, "device", "auto", "auto (a GPU if there is one), cpu, cuda, or ref (slow; to compare results with)")
 	flags.Var(&f.threads, "threads", "CPU threads (default: the cores that the process may use)")
 	flags.Var(&f.tensorParallel, "tensor-parallel-size", "ranks to split the model over: as many GPUs, which need NVIDIA's NCCL; on a CPU they share the threads, for trying it out")
-	flags.StringVar(&f.attention, "attention-backend", "auto", "auto; GPU names (fa, fi, trtllm, or a pair such as fa,fi) are taken and mean the CPU's one kernel")
+	flags.StringVar(&f.attention, "attention-backend", "auto", "auto or ours: our own kernel; fa, fi, trtllm, or a pair such as fa,fi for prompts and decoding: a GPU refuses them, a CPU has one kernel for all")
 	flags.StringVar(&f.moe, "moe-backend", "auto", "auto or fused; no effect in a CPU build")
 	flags.IntVar(&f.graphMaxBatch, "cuda-graph-max-bs", defaultGraphMaxBatch, "requests up to which a GPU gets a decoding batch as one CUDA graph; there are some for 1, 2, 4, 8, 16, 24, … requests, and others are padded; 0: none")
 	flags.BoolVar(&f.disablePyNCCL, "disable-pynccl", false, "no effect: GPUs exchange by NCCL's own library, CPUs by none")
@@ -120,14 +120,7 @@ func (f *engineFlags) registerCompute(flags *pflag.FlagSet) {
 
 // check refuses what can't be.
 func (f *engineFlags) check() error {
-	for backend := range strings.SplitSeq(f.attention, ",") {
-		if !slices.Contains([]string{"auto", "fa", "fi", "trtllm"}, backend) {
-			return usageErrorf("--attention-backend must be auto, fa, fi, trtllm, or a pair of these for prefill and decode, got %s", f.attention)
-		}
-	}
 	switch {
-	case strings.Count(f.attention, ",") > 1:
-		return usageErrorf("--attention-backend must be one name or a pair, got %s", f.attention)
 	case f.moe != "auto" && f.moe != "fused":
 		return usageErrorf("--moe-backend must be auto or fused, got %s", f.moe)
 	case f.graphMaxBatch < 0:
@@ -164,7 +157,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, KVCacheDType: f.kvDType, Quantization: f.quantization, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
-		CUDAGraphMaxBS: &f.graphMaxBatch, CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
+		AttentionBackend: f.attention, CUDAGraphMaxBS: &f.graphMaxBatch, CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
 		SpeculativeAlgorithm: f.speculation, SpeculativeDraftTokens: int(f.draftTokens),
 		DisableOverlap: f.disableOverlap, DisableJumpForward: f.disableJumpForward, Seed: &f.seed, ChatTemplate: f.chatTemplate, Logger: log,
 	}

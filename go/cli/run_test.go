@@ -176,7 +176,7 @@ func generateConfig(t *testing.T, args ...string) llm.Config {
 
 func TestEngineFlags(t *testing.T) {
 	defaults := llm.Config{
-		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", KVCacheDType: "auto", Quantization: "auto", Device: "auto", TPSize: 1, MaxRunningReq: 256, PageSize: 1,
+		Model: "smollm2-135m", ModelSource: "huggingface", DType: "auto", KVCacheDType: "auto", Quantization: "auto", Device: "auto", AttentionBackend: "auto", TPSize: 1, MaxRunningReq: 256, PageSize: 1,
 		MaxExtendTokens: 8192, MemoryRatio: 0.9, CacheType: "radix", SchedulePolicy: "fcfs", Admission: "optimistic", MixedTokens: new(128), CUDAGraphMaxBS: new(256), Seed: new(uint64(42)),
 	}
 	with := func(change func(*llm.Config)) llm.Config {
@@ -202,8 +202,8 @@ func TestEngineFlags(t *testing.T) {
 			c.MemoryRatio, c.DType, c.Device, c.Threads, c.Seed = 0.5, "float32", "ref", 3, new(uint64(7))
 		})},
 		{"--disable-pynccl --cuda-graph-max-bs 256 --model-source huggingface", defaults},
-		{"--attn fa,fi --moe-backend fused", defaults},
-		{"--attention-backend trtllm", defaults},
+		{"--attn fa,fi --moe-backend fused", with(func(c *llm.Config) { c.AttentionBackend = "fa,fi" })},
+		{"--attention-backend ours", with(func(c *llm.Config) { c.AttentionBackend = "ours" })},
 		{"--mem-fraction-static 0.7 --context-length 512 --random-seed 0 --chunked-prefill-size 64 --disable-radix-cache --chat-template t.jinja", with(func(c *llm.Config) {
 			c.MemoryRatio, c.MaxSeqLenOverride, c.Seed, c.MaxExtendTokens, c.CacheType, c.ChatTemplate = 0.7, 512, new(uint64(0)), 64, "naive", "t.jinja"
 		})},

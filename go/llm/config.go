@@ -17,7 +17,7 @@ type Config struct {
 	ModelSource        string       `json:"model_source"`         // the hub of org/name: huggingface (default), modelscope
 	DummyWeight        bool         `json:"use_dummy_weight"`     // random weights; only the configuration and the tokenizer are read
 	DType              string       `json:"dtype"`                // auto (default): the checkpoint's; float32, bfloat16, float16
-	KVCacheDType       string       `json:"kv_cache_dtype"`       // auto (default): DType; float32, bfloat16, float16, int8
+	KVCacheDType       string       `json:"kv_cache_dtype"`       // auto (default): DType; float32, bfloat16, float16, int8, fp8 (e4m3; not on a CPU)
 	Quantization       string       `json:"quantization"`         // auto (default): quantized weights are computed with as they are, unless dtype is float32; none: they become dtype; int8, int4: others are quantized
 	Device             string       `json:"device"`               // auto (default), cpu, cuda, ref
 	TPSize             int          `json:"tp_size"`              // tensor-parallel ranks, each a device of this process; default 1
@@ -31,6 +31,7 @@ type Config struct {
 	CacheType          string       `json:"cache_type"`           // radix (default), naive
 	SchedulePolicy     string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
 	Admission          string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
+	AttentionBackend   string       `json:"attention_backend"`    // auto (default) or ours: our own kernel; fa, fi, trtllm: GPUs refuse them, CPUs have one kernel for all; or a pair for prompts and decoding
 	CUDAGraphMaxBS     *int         `json:"cuda_graph_max_bs"`    // requests up to which a GPU gets a decoding batch as one CUDA graph, padded to 1, 2, 4, or a multiple of 8; 0: none; default 256
 	MixedTokens        *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
 	DisableOverlap     bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
@@ -78,6 +79,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.MaxRunningReq, defaultMaxRunningReq)
 	setDefault(&c.MaxExtendTokens, defaultMaxExtendTokens)
 	setDefault(&c.MixedTokens, new(defaultMixedTokens))
+	setDefault(&c.AttentionBackend, "auto")
 	setDefault(&c.CUDAGraphMaxBS, new(defaultCUDAGraphMaxBS))
 	setDefault(&c.PageSize, 1)
 	setDefault(&c.MemoryRatio, defaultMemoryRatio)
@@ -88,7 +90,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	return c, cmp.Or(c.checkSpeculation(), c.validate())
+	return c, cmp.Or(c.checkSpeculation(), c.checkAttention(), c.validate())
 }
 
 // envTrue reads a boolean variable as mini-sglang does.
@@ -111,8 +113,8 @@ func (c Config) validate() error {
 		return core.Invalid("model_source", "must be huggingface or modelscope, got %q", c.ModelSource)
 	case !oneOf(c.DType, "auto", "float32", "bfloat16", "float16"):
 		return core.Invalid("dtype", "must be auto, float32, bfloat16 or float16, got %q", c.DType)
-	case !oneOf(c.KVCacheDType, "auto", "float32", "bfloat16", "float16", "int8"):
-		return core.Invalid("kv_cache_dtype", "must be auto, float32, bfloat16, float16 or int8, got %q", c.KVCacheDType)
+	case !oneOf(c.KVCacheDType, "auto", "float32", "bfloat16", "float16", "int8", "fp8"):
+		return core.Invalid("kv_cache_dtype", "must be auto, float32, bfloat16, float16, int8 or fp8, got %q", c.KVCacheDType)
 	case !oneOf(c.Quantization, "auto", "none", "int8", "int4"):
 		return core.Invalid("quantization", "must be auto, none, int8 or int4, got %q", c.Quantization)
 	case !oneOf(c.Device, "auto", "cpu", "cuda", "ref"):

@@ -4,6 +4,7 @@ package llm_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,23 @@ func emulateGPUs(t *testing.T) {
 		return devs, "emulated", err
 	}
 	t.Cleanup(func() { gpu.Open = nil })
+}
+
+// TestCUDAAttention: a GPU takes our own kernel by its names, and refuses others with the reason.
+func TestCUDAAttention(t *testing.T) {
+	emulateGPUs(t)
+	base := llm.Config{Model: tinyModel, MaxSeqLenOverride: 64, MaxRunningReq: 2, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0)}
+	for backend, want := range map[string]string{"auto": "", "ours": "", "ours,auto": "", "fa": "FlashAttention", "ours,fi": "fi is not available: it needs FlashInfer", "fi,trtllm": "FlashInfer"} {
+		cfg := base
+		cfg.AttentionBackend = backend
+		l, err := llm.New(t.Context(), cfg)
+		if err == nil {
+			err = l.Close()
+		}
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", backend, err, want)
+		}
+	}
 }
 
 // TestCUDAMetamorphic: on the emulation of GPUs one workload gives the same tokens with

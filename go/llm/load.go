@@ -173,7 +173,7 @@ func (m *loaded) engineConfig(cfg Config, mc model.Config) engine.Config {
 	return ec
 }
 
-var typeNames = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16", ops.F16: "float16", ops.I8: "int8"}
+var typeNames = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16", ops.F16: "float16", ops.I8: "int8", ops.F8: "fp8"}
 
 // types returns the types of weights and of the KV cache, for a checkpoint of the
 // named type.
@@ -244,7 +244,7 @@ func (m *loaded) openDevices(cfg Config) error {
 		devs, name, err := openGPUs(cfg.TPSize, *cfg.CUDAGraphMaxBS)
 		if err == nil {
 			m.devs, m.gpus, m.info.Device, m.info.Threads = devs, true, fmt.Sprintf("cuda (%s)", name), cfg.TPSize
-			return nil
+			return cfg.checkGPUAttention()
 		}
 		if cfg.Device == "cuda" {
 			return core.Invalid("device", "no GPU can be used: %v", err)
@@ -256,6 +256,9 @@ func (m *loaded) openDevices(cfg Config) error {
 
 // openCPUs starts CPU devices; the ranks share the threads.
 func (m *loaded) openCPUs(cfg Config) error {
+	if cfg.KVCacheDType == "fp8" {
+		return core.Invalid("kv_cache_dtype", "fp8 is for a GPU, and the device is a CPU; int8 takes as little memory")
+	}
 	threads := cfg.Threads
 	if threads == 0 {
 		threads = cpu.Cores()

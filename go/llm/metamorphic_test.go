@@ -129,6 +129,16 @@ func TestMetamorphicTypes(t *testing.T) {
 	}
 }
 
+// TestFloat8Cache: the reference device has caches of fp8, which the CPU has not.
+func TestFloat8Cache(t *testing.T) {
+	base := llm.Config{Model: tinyModel, KVCacheDType: "fp8", Device: "ref", NumPageOverride: 1024, MaxSeqLenOverride: 128}
+	cut := base
+	cut.PageSize, cut.NumPageOverride, cut.MaxExtendTokens = 16, 64, 5
+	if diff := cmp.Diff(tokens(t, open(t, base), workload(4)), tokens(t, open(t, cut), workload(4))); diff != "" {
+		t.Errorf("tokens differ (-whole +cut):\n%s", diff)
+	}
+}
+
 // variants are all combinations of the options that must not matter.
 func variants(base llm.Config) []llm.Config {
 	threads := []int{1, 2}

@@ -103,7 +103,7 @@ template <int DTYPE, int D, int BYTES> __device__ void copy_tile(const AttnArgs 
 // Starts to copy a tile if the task has it. Each call is a group of copies.
 template <int DTYPE, int D> __device__ void start_tile(const AttnArgs &a, const Task &t, const Team &team, int tile) {
   if (tile <= t.high / TILE) {
-    if (DTYPE != MSGL_I8 || a.aligned) {
+    if (KvStage<DTYPE, D>::ELEM > 1 || a.aligned) {
       copy_tile<DTYPE, D, 16>(a, t, team, tile);
     } else {
       copy_tile<DTYPE, D, 4>(a, t, team, tile);
@@ -310,12 +310,14 @@ template <int DTYPE, int D> int launch_attention(Run &run, const AttnArgs &a) {
 }
 
 template <int DTYPE> int launch_dtype(Run &run, const AttnArgs &a) {
-  if constexpr (DTYPE == MSGL_F32) {  // which is not for speed: one kernel does
-    return launch_attention<DTYPE, 256>(run, a);
-  } else {
+  constexpr int ELEM = KvStage<DTYPE, 64>::ELEM;  // not each size of head has a kernel of its own
+  if constexpr (ELEM > 1) {
     if (a.d <= 64) return launch_attention<DTYPE, 64>(run, a);
-    return a.d <= 128 ? launch_attention<DTYPE, 128>(run, a) : launch_attention<DTYPE, 256>(run, a);
   }
+  if constexpr (ELEM < 4) {
+    if (a.d <= 128) return launch_attention<DTYPE, 128>(run, a);
+  }
+  return launch_attention<DTYPE, 256>(run, a);
 }
 
 int check_attention(const msgl_op &op) {
@@ -363,6 +365,7 @@ int attention(Run &run, const msgl_op &op) {
     case MSGL_F32: return launch_dtype<MSGL_F32>(run, a);
     case MSGL_BF16: return launch_dtype<MSGL_BF16>(run, a);
     case MSGL_F16: return launch_dtype<MSGL_F16>(run, a);
+    case MSGL_F8: return launch_dtype<MSGL_F8>(run, a);
     default: return launch_dtype<MSGL_I8>(run, a);
   }
 }

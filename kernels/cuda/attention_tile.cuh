@@ -25,7 +25,7 @@ __device__ inline int lane_j() { return (int)threadIdx.x % 4; }
 // Keys and then values of a tile in shared memory, rows of D (padded) elements. The 16
 // bytes of a row are permuted, so that what lanes read at once lies in different banks.
 template <int DTYPE, int D> struct KvStage {
-  static constexpr int ELEM = DTYPE == MSGL_F32 ? 4 : DTYPE == MSGL_I8 ? 1 : 2;
+  static constexpr int ELEM = DTYPE == MSGL_F32 ? 4 : DTYPE == MSGL_I8 || DTYPE == MSGL_F8 ? 1 : 2;
   static constexpr int PITCH = D * ELEM, PIECES = PITCH / 16, HALF = TILE * PITCH, BYTES = 2 * HALF;
   static constexpr int SWIZZLE = PIECES < 8 ? PIECES - 1 : 7;
   static constexpr int COUNT = DTYPE == MSGL_F32 ? 2 : 3;  // stages that are filled and read in turn
@@ -33,16 +33,24 @@ template <int DTYPE, int D> struct KvStage {
   static __device__ int at(int row, int piece) { return row * PITCH + (piece ^ (row & SWIZZLE)) * 16; }
 };
 
-// Four signed bytes as bf16, exactly: 128 + the low 7 bits, less 128, or 256 if negative.
-__device__ inline uint2 bytes_to_bf16(uint32_t w) {
-  uint32_t pairs[2] = {(w & 0xff) | (w & 0xff00) << 8, (w >> 16 & 0xff) | (w >> 8 & 0xff0000)};
-  for (int i = 0; i < 2; i++) {
-    pairs[i] = fma_pair_bf16((pairs[i] & 0x007f007fu) | 0x43004300u, 0x3f803f80u, (pairs[i] & 0x00800080u) | 0xc300c300u);
-  }
-  return {pairs[0], pairs[1]};
+// Two signed bytes, in the low halves of a pair, as bf16, exactly: 128 + the low 7 bits, less 128, or 256 if negative.
+__device__ inline uint32_t i8_to_bf16(uint32_t pair) {
+  return fma_pair_bf16((pair & 0x007f007fu) | 0x43004300u, 0x3f803f80u, (pair & 0x00800080u) | 0xc300c300u);
 }
 
-// What the products are made of: halves, bf16 for caches of i8.
+// Two e4m3 likewise: with the bits in bf16's places the value is 2^-120 of what it should be. A NaN becomes 480.
+__device__ inline uint32_t f8_to_bf16(uint32_t pair) {
+  return fma_pair_bf16((pair & 0x00800080u) << 8 | (pair & 0x007f007fu) << 4, 0x7b807b80u, 0x80008000u);
+}
+
+// Four bytes as bf16.
+template <int DTYPE> __device__ uint2 bytes_to_bf16(uint32_t w) {
+  uint32_t low = (w & 0xff) | (w & 0xff00) << 8, high = (w >> 16 & 0xff) | (w >> 8 & 0xff0000);
+  if (DTYPE == MSGL_F8) return {f8_to_bf16(low), f8_to_bf16(high)};
+  return {i8_to_bf16(low), i8_to_bf16(high)};
+}
+
+// What the products are made of: halves, bf16 for caches of i8 and f8.
 template <int DTYPE> struct Tile {
   typedef uint4 A;
   typedef uint2 B;
@@ -54,8 +62,9 @@ template <int DTYPE> struct Tile {
   // Values 8 unit ... of a row.
   template <int D> static __device__ Eight load(const char *rows, int row, int unit) {
     typedef KvStage<DTYPE, D> S;
-    if (DTYPE != MSGL_I8) return *(const uint4 *)(rows + S::at(row, unit));
-    uint2 codes = *(const uint2 *)(rows + S::at(row, unit / 2) + unit % 2 * 8), low = bytes_to_bf16(codes.x), high = bytes_to_bf16(codes.y);
+    if (S::ELEM == 2) return *(const uint4 *)(rows + S::at(row, unit));
+    uint2 codes = *(const uint2 *)(rows + S::at(row, unit / 2) + unit % 2 * 8);
+    uint2 low = bytes_to_bf16<DTYPE>(codes.x), high = bytes_to_bf16<DTYPE>(codes.y);
     return {low.x, low.y, high.x, high.y};
   }
 

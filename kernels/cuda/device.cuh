@@ -42,6 +42,17 @@ __device__ inline uint16_t to_f16(float x) {
   return (uint16_t)(sign | ((magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1)) >> 13));
 }
 
+// Rounds to e4m3, to nearest even; what is too large becomes 448. A NaN stays one.
+__device__ inline uint8_t to_f8(float x) {
+  uint32_t u = __float_as_uint(x), sign = u >> 24 & 0x80, magnitude = u & 0x7fffffff;
+  if (magnitude > 0x7f800000) return (uint8_t)(sign | 0x7f);
+  if (magnitude >= 0x43e00000) return (uint8_t)(sign | 0x7e);
+  if (magnitude < 0x3c800000) {  // subnormal: adding 2^14 leaves multiples of 2^-9 in the mantissa
+    return (uint8_t)(sign | (__float_as_uint(__uint_as_float(magnitude) + 16384.0f) - 0x46800000));
+  }
+  return (uint8_t)(sign | ((magnitude - (120u << 23) + 0x7ffff + (magnitude >> 20 & 1)) >> 20));
+}
+
 // exp to about one unit in the last place: vexp of kernels/cpu/vec.h, bit for bit.
 __device__ inline float exp_of(float x) {
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
@@ -130,7 +141,7 @@ template <class T> __device__ T block_before(T v, T *room, T *total) {
 
 // Bytes of an element of a dense tensor.
 __host__ __device__ inline int elem_size(int dtype) {
-  return dtype == MSGL_I8 ? 1 : dtype == MSGL_BF16 || dtype == MSGL_F16 ? 2 : 4;
+  return dtype == MSGL_I8 || dtype == MSGL_F8 ? 1 : dtype == MSGL_BF16 || dtype == MSGL_F16 ? 2 : 4;
 }
 
 // A matrix of floats.

@@ -39,19 +39,25 @@ struct RowTile {
   const char *w;
 };
 
-// Tile number `index` of tile_rows rows; rows 0: there is none.
+// Tile number `index` of tile_rows rows; rows 0: there is none. Whole warps ask, lane e for weight e.
 __device__ inline RowTile row_tile(const LinearArgs &a, int index, int tile_rows) {
   if (!a.starts) {
     int first = index * tile_rows;
     return {first, (int)smaller(tile_rows, a.rows - first), a.w};
   }
-  for (int e = 0; e < a.groups; e++) {
-    int count = a.starts[e + 1] - a.starts[e], tiles = (int)ceil_div(count, tile_rows);
-    if (index < tiles) {
-      int at = index * tile_rows;
-      return {a.starts[e] + at, (int)smaller(tile_rows, count - at), a.w + e * a.group_bytes};
+  int lane = (int)threadIdx.x % WARP;
+  for (int first = 0; first < a.groups; first += WARP) {
+    int e = first + lane, start = e < a.groups ? a.starts[e] : 0, count = e < a.groups ? a.starts[e + 1] - start : 0;
+    int tiles = (int)ceil_div(count, tile_rows), before = warp_before(tiles);
+    bool mine = index >= before && index < before + tiles;
+    if (__ballot_sync(0xffffffffu, mine)) {
+      int owner = warp_sum(mine ? lane : 0);
+      start = __shfl_sync(0xffffffffu, start, owner);
+      count = __shfl_sync(0xffffffffu, count, owner);
+      int at = (index - __shfl_sync(0xffffffffu, before, owner)) * tile_rows;
+      return {start + at, (int)smaller(tile_rows, count - at), a.w + (first + owner) * a.group_bytes};
     }
-    index -= tiles;
+    index -= __shfl_sync(0xffffffffu, before + tiles, WARP - 1);
   }
   return {0, 0, a.w};
 }

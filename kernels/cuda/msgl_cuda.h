@@ -32,6 +32,9 @@ typedef struct {
   int32_t reserved;
 } msgl_cuda_exchange;
 
+// Beside msgl_dtype, for caches: e4m3, which the CPU's kernels have not. What is too large becomes 448.
+enum { MSGL_F8 = 10 };
+
 // A submission.
 typedef struct {
   uint64_t stream;         // cudaStream_t

@@ -63,6 +63,9 @@ __device__ void store_head(const RopeArgs &a, char *row, int h, const float *x) 
     case MSGL_F16:
       for (int i = lane; i < a.d; i += WARP) ((uint16_t *)row)[h * a.d + i] = to_f16(x[i]);
       return;
+    case MSGL_F8:
+      for (int i = lane; i < a.d; i += WARP) ((uint8_t *)row)[h * a.d + i] = to_f8(x[i]);
+      return;
     default:
       for (int i = lane; i < a.d; i += WARP) ((float *)row)[h * a.d + i] = x[i];
   }
@@ -94,7 +97,8 @@ int check_heads(const msgl_op &op) {
 }
 
 int check_caches(const msgl_op &op, const msgl_tensor &k, const msgl_tensor &v) {
-  if (k.dtype != MSGL_F32 && k.dtype != MSGL_BF16 && k.dtype != MSGL_F16 && k.dtype != MSGL_I8) return MSGL_ERR_DTYPE;
+  bool known = k.dtype == MSGL_F32 || k.dtype == MSGL_BF16 || k.dtype == MSGL_F16 || k.dtype == MSGL_I8 || k.dtype == MSGL_F8;
+  if (!known) return MSGL_ERR_DTYPE;
   int64_t cols = (int64_t)op.i[1] * (k.dtype == MSGL_I8 ? op.i[2] + 4 : op.i[2]);
   if (k.stride != cols || v.stride != cols) return MSGL_ERR_SHAPE;
   return both(view(k, k.dtype, k.rows, cols), view(v, k.dtype, k.rows, cols));

@@ -34,6 +34,8 @@ const (
 
 	F16 DType = 8 // IEEE 754 half precision
 	I8  DType = 9 // signed codes of a key or value cache; see CacheCols
+
+	F8 DType = 10 // e4m3, of a key or value cache; the CPU device has none
 )
 
 // CacheCols returns the columns of a key or value cache of kv heads of dim
@@ -80,7 +82,7 @@ func (d DType) Size() int {
 	switch d {
 	case BF16, F16:
 		return 2
-	case I8:
+	case I8, F8:
 		return 1
 	}
 	return 4
@@ -108,6 +110,8 @@ func (d DType) String() string {
 		return "f16"
 	case I8:
 		return "i8"
+	case F8:
+		return "f8"
 	}
 	return fmt.Sprintf("dtype(%d)", int32(d))
 }

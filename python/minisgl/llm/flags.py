@@ -16,7 +16,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         "--quantization",
         help="of weights: auto (quantized ones are used as they are, unless --dtype float32), none, int8 or int4",
     )
-    add("--kv-cache-dtype", help="of keys and values: auto (that of --dtype), float32, bfloat16, float16 or int8")
+    add("--kv-cache-dtype", help="of keys and values: auto (that of --dtype), float32, bfloat16, float16, int8 or fp8")
     add("--device", help="auto (a GPU if there is one), cpu, cuda, or ref (slow; to compare results with)")
     add("--threads", dest="num_threads", type=int, help="CPU threads (default: the cores that the process may use)")
     add("--max-running-requests", dest="max_running_req", type=int, help="requests that run at once")

@@ -84,8 +84,8 @@ def _name(name: str, value: Any) -> str:
 
 def _attention(name: str, value: Any) -> None:
     names = str(value).split(",")
-    known = len(names) <= 2 and all(n in ("auto", "fa", "fi", "trtllm") for n in names)
-    check(known, name, "auto, fa, fi, trtllm or a pair of these; on the CPU all mean the same", value)
+    known = len(names) <= 2 and all(n in ("auto", "ours", "fa", "fi", "trtllm") for n in names)
+    check(known, name, "auto, ours, fa, fi, trtllm or a pair of these; on the CPU all mean the same", value)
 
 
 def _moe(name: str, value: Any) -> None:

@@ -21,6 +21,8 @@ func opener(order kernels.Order) devicetest.Open {
 
 func TestDevice(t *testing.T) { devicetest.Run(t, opener(kernels.Forward)) }
 
+func TestFloat8(t *testing.T) { devicetest.Float8(t, opener(kernels.Forward)) }
+
 // The order of a block's threads never shows: no barrier is missing.
 func TestSameBits(t *testing.T) {
 	want := devicetest.Workload(t, opener(kernels.Forward))

@@ -50,6 +50,21 @@ func attentionCases() []attentionCase {
 	}
 }
 
+// float8Cases are for devices that have caches of e4m3.
+func float8Cases() []attentionCase {
+	return []attentionCase{
+		{ops.Heads{Q: 9, KV: 3, Dim: 64}, 1, 0, ops.F8, false, []int{40, 1, 33}},
+		{ops.Heads{Q: 4, KV: 2, Dim: 128}, 16, 0, ops.F8, false, []int{290, 17}},
+		{ops.Heads{Q: 4, KV: 1, Dim: 24}, 5, 30, ops.F8, false, []int{70}},
+	}
+}
+
+// Float8 runs what the suite leaves out, since the CPU has no caches of e4m3.
+func Float8(t *testing.T, open Open) {
+	t.Run("attention", func(t *testing.T) { testAttention(t, open, float8Cases()) })
+	t.Run("attention_invariance", func(t *testing.T) { testAttentionInvariance(t, open, float8Cases()) })
+}
+
 // The rotation is four products, a difference and a sum, each rounded to float32:
 // a device that fuses them gives other bits.
 func testRope(t *testing.T, open Open) {
@@ -83,11 +98,11 @@ func ropeScenario(r *rig, d int, norm bool) []float32 {
 	return r.floats(qkv.Columns(0, h.Q*d))
 }
 
-func testAttention(t *testing.T, open Open) {
-	for _, c := range attentionCases() {
+func testAttention(t *testing.T, open Open, cases []attentionCase) {
+	for _, c := range cases {
 		t.Run(name("%+v", c), func(t *testing.T) {
 			// A cache rounds what two devices computed differently.
-			tolerance := map[ops.DType]float64{ops.F32: 2e-5, ops.BF16: 2e-2, ops.F16: 2e-3, ops.I8: 2e-2}[c.dt]
+			tolerance := map[ops.DType]float64{ops.F32: 2e-5, ops.BF16: 2e-2, ops.F16: 2e-3, ops.I8: 2e-2, ops.F8: 2e-2}[c.dt]
 			got, want := c.run(newRig(t, open), c.whole()), c.run(newRef(t), c.whole())
 			for i := range want {
 				requireClose(t, got[i], want[i], tolerance)
@@ -97,8 +112,8 @@ func testAttention(t *testing.T, open Open) {
 }
 
 // However a prompt is cut and whatever runs beside it, the bits are the same.
-func testAttentionInvariance(t *testing.T, open Open) {
-	for _, c := range attentionCases() {
+func testAttentionInvariance(t *testing.T, open Open, cases []attentionCase) {
+	for _, c := range cases {
 		t.Run(name("%+v", c), func(t *testing.T) {
 			want := c.run(newRig(t, open), c.whole())
 			check := func(what string, c attentionCase, schedule [][]chunk) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/minisgl/minisgl/go/internal/float16"
+	"github.com/minisgl/minisgl/go/internal/float8"
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
@@ -98,7 +99,7 @@ func (m *memory) typed(t ops.Tensor, dt ops.DType, rows, cols int) view {
 
 // cache is view for a key or value cache of h's heads.
 func (m *memory) cache(t ops.Tensor, h heads) view {
-	require(t.DType.Float() || t.DType == ops.I8, "cache %v: element type is not supported", t)
+	require(t.DType.Float() || t.DType == ops.I8 || t.DType == ops.F8, "cache %v: element type is not supported", t)
 	cols := ops.CacheCols(t.DType, h.kv, h.dim)
 	require(int(t.Cols) == cols, "cache %v, want %d columns", t, cols)
 	return m.view(t)
@@ -121,6 +122,8 @@ func (v view) row(r int) []float32 {
 			out[c] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
 		case ops.F16:
 			out[c] = float16.Float32(binary.LittleEndian.Uint16(b))
+		case ops.F8:
+			out[c] = float8.Float32(b[0])
 		default:
 			out[c] = math.Float32frombits(binary.LittleEndian.Uint32(b))
 		}
@@ -138,6 +141,8 @@ func (v view) setRow(r int, x []float32) {
 			binary.LittleEndian.PutUint16(b, toBF16(f))
 		case ops.F16:
 			binary.LittleEndian.PutUint16(b, float16.Round(f))
+		case ops.F8:
+			b[0] = float8.Round(f)
 		default:
 			binary.LittleEndian.PutUint32(b, math.Float32bits(f))
 		}
