@@ -120,6 +120,9 @@ func (f *engineFlags) registerCompute(flags *pflag.FlagSet) {
 
 // check refuses what can't be.
 func (f *engineFlags) check() error {
+	if err := llm.CheckAttentionBackend(f.attention); err != nil {
+		return usageErrorf("--attention-backend %v", err)
+	}
 	switch {
 	case f.moe != "auto" && f.moe != "fused":
 		return usageErrorf("--moe-backend must be auto or fused, got %s", f.moe)

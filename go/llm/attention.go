@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,14 +13,22 @@ import (
 // built here.
 var attentionNeeds = map[string]string{"auto": "", "ours": "", "fa": "FlashAttention", "fi": "FlashInfer", "trtllm": "TensorRT-LLM"}
 
-// checkAttention wants the name of a kernel or a pair of names, for prompts and for decoding.
-func (c Config) checkAttention() error {
-	names := strings.Split(c.AttentionBackend, ",")
+// CheckAttentionBackend wants the name of a kernel or a pair of names, for prompts and for
+// decoding. The error goes on behind the name of a parameter.
+func CheckAttentionBackend(value string) error {
+	names := strings.Split(value, ",")
 	for _, name := range names {
 		if _, known := attentionNeeds[name]; !known || len(names) > 2 {
 			known := strings.Join(slices.Sorted(maps.Keys(attentionNeeds)), ", ")
-			return core.Invalid("attention_backend", "must be one of %s, or a pair of these for prompts and decoding, got %q", known, c.AttentionBackend)
+			return fmt.Errorf("must be one of %s, or a pair of these for prompts and decoding, got %q", known, value)
 		}
+	}
+	return nil
+}
+
+func (c Config) checkAttention() error {
+	if err := CheckAttentionBackend(c.AttentionBackend); err != nil {
+		return core.Invalid("attention_backend", "%v", err)
 	}
 	return nil
 }
