@@ -131,7 +131,7 @@ func TestInfoAndTools(t *testing.T) {
 	tests := []struct{ method, path, body, want string }{
 		{"GET", "/server_info", "", `{"model_path":"/models/fake","tokenizer_path":"/models/fake","served_model_name":"served","dtype":"float32","device":"none",` +
 			`"context_length":64,"page_size":4,"max_running_requests":8,"max_total_num_tokens":400,"max_req_input_len":63,"status":"ok","version":"v","tool_call_parser":"qwen","reasoning_parser":null,"speculative_algorithm":null,"speculative_num_draft_tokens":null,` +
-			`"internal_states":[{"effective_max_running_requests_per_dp":8,"memory_usage":{"token_capacity":400},"last_gen_throughput":0,"num_running_reqs":0,"num_queue_reqs":0}]}`},
+			`"internal_states":[{"effective_max_running_requests_per_dp":8,"memory_usage":{"token_capacity":400},"last_gen_throughput":0,"num_running_reqs":0,"num_queue_reqs":0,"jump_forward_tokens":9}]}`},
 		{"GET", "/get_model_info", "", `{"model_path":"/models/fake","tokenizer_path":"/models/fake","is_generation":true,"preferred_sampling_params":null,"weight_version":"default","architectures":["FakeForCausalLM"]}`},
 		{"GET", "/flush_cache", "", "Cache flushed: 25 pages are free again.\n"},
 		{"POST", "/flush_cache?timeout=60.0", "", "Cache flushed: 25 pages are free again.\n"},
