@@ -46,7 +46,7 @@ test: build lint cuda-check test-go test-c test-python ## All tests and lints
 .PHONY: test-go
 test-go: setup
 	@bin/minisgl fetch smollm2-135m >/dev/null
-	go test -race ./go/... ./kernels/... ./bench/... ./bindings/native/...
+	go test -race -timeout 30m ./go/... ./kernels/... ./bench/... ./bindings/native/...
 
 .PHONY: test-models
 test-models: setup ## What of the models is too slow for test: every file form, device, page size and scheduling option (5 min)
@@ -64,7 +64,7 @@ cuda: setup ## The program for GPUs, bin/minisgl-cuda; nvcc comes from PyPI if t
 cuda-check: setup ## What of the CUDA device can be proven without a GPU
 	@scripts/cuda.sh check
 	$(MAKE) -C kernels/test emu
-	go test -race ./go/internal/device/cuda
+	go test -race -timeout 30m ./go/internal/device/cuda
 	go test -race -run TestCUDA ./go/internal/engine ./go/llm
 	go test -race ./go/internal/nccl
 
