@@ -1,9 +1,5 @@
-// attention_block_impl.h: what attention does with one block of 32 positions:
-// find and load its keys and values, compute scores, sum values.
-//
-// Scores are an outer product over the head's elements with the block's keys
-// transposed: two chains per score, over even and odd elements, so that few rows
-// still hide the latency of an addition. Sums over values are one chain.
+// attention_block_impl.h: what attention does with one block of 32 positions but for its
+// scores: find and load its keys and values, sum the values.
 
 #if defined(MSGL_ISA_AVX512)
 enum { ATTN_ROWS = 6 };
@@ -35,8 +31,8 @@ typedef struct {
 
 ALWAYS void prefetch_lines(lines_ahead *a) {
   if (a->rows == 0) return;
-  __builtin_prefetch(*a->k + a->at, 0, 3);
-  __builtin_prefetch(*a->v + a->at, 0, 3);
+  __builtin_prefetch(*a->k + a->at, 0, 2);
+  __builtin_prefetch(*a->v + a->at, 0, 2);
   a->at += 64;
   if (a->at < a->to) return;
   a->at = a->from;
@@ -45,78 +41,29 @@ ALWAYS void prefetch_lines(lines_ahead *a) {
   a->rows--;
 }
 
-// Element `part` of words that hold several of a type.
-ALWAYS vf word_part(int dtype, vi words, int part) {
-  switch (dtype) {
-    case MSGL_BF16: return (vf)(part ? (vu)words & 0xffff0000u : (vu)words << 16);
-    case MSGL_F16: {
-      vh half = __builtin_convertvector((vu)words >> (16 * part) & 0xffffu, vh);
-      return vld_f16(&half);
-    }
-    case MSGL_I8: return __builtin_convertvector(words << (24 - 8 * part) >> 24, vf);
-    default: return (vf)words;
-  }
-}
+// Whether nv vectors of bf16 values stay pairs until they meet a row: splitting a vector of pairs
+// takes two instructions, for which there are ports beside the multiply-adds'.
+ALWAYS int value_pairs(int dtype, int nv) { return VW >= 8 && dtype == MSGL_BF16 && nv % 2 == 0; }
 
-// Whether bf16 keys and values stay pairs until they meet a row: splitting a vector of them
-// takes two instructions, for which AVX2 has ports beside the multiply-adds'.
-enum { ATTN_PAIRS = VW == 8 };
-ALWAYS int in_pairs(int dtype) { return ATTN_PAIRS && dtype == MSGL_BF16; }
-
-// Element k of the block's transposed keys, at positions from j on.
-ALWAYS vf key_at(int dtype, const float *kt, int k, int j) {
-  if (!in_pairs(dtype)) return vld(kt + (size_t)k * BLOCK + j);
-  return word_part(dtype, (vi)vldu(kt + (size_t)(k / 2) * BLOCK + j), k % 2);
-}
-
-// s[nr][32] = q[d][nr] * kt; dtype: of keys
-ALWAYS void scores(int dtype, int nr, float *s, const float *q, const float *kt, int d, lines_ahead *ahead) {
-  for (int j = 0; j < BLOCK; j += 2 * VW) {
-    vf acc[2][ATTN_ROWS][2];
-    UNROLL for (int i = 0; i < 4 * nr; i++) acc[i % 2][i / 4][i / 2 % 2] = vset1(0);
-    for (int k = 0; k < d; k += 8) {
-      UNROLL for (int i = 0; i < 8; i++) {
-        if (i % AHEAD_COLS == 0) prefetch_lines(ahead);
-        const float *qp = q + (size_t)(k + i) * (size_t)nr;
-        vf k0 = key_at(dtype, kt, k + i, j), k1 = key_at(dtype, kt, k + i, j + VW);
-        UNROLL for (int r = 0; r < nr; r++) {
-          vf qv = vset1(qp[r]);
-          acc[i % 2][r][0] = vfma(qv, k0, acc[i % 2][r][0]);
-          acc[i % 2][r][1] = vfma(qv, k1, acc[i % 2][r][1]);
-        }
-      }
-    }
-    UNROLL for (int r = 0; r < nr; r++) {
-      vst(s + r * BLOCK + j, acc[0][r][0] + acc[1][r][0]);
-      vst(s + r * BLOCK + j + VW, acc[0][r][1] + acc[1][r][1]);
-    }
-  }
-}
+#define EVERY_OTHER(first, l) (2 * (l) + (first))
+#define ZIPPED(first, l) ((l) / 2 + (first) + (l) % 2 * VW)
 
 // Two vectors of columns in order become those of the even and of the odd ones, and back.
 ALWAYS void part_pairs(vf two[2]) {
-#if VW == 8
   vf a = two[0], b = two[1];
-  two[0] = SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-  two[1] = SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
-#else
-  (void)two;
-#endif
+  two[0] = SHUFFLE(a, b, T_ALL(EVERY_OTHER, 0));
+  two[1] = SHUFFLE(a, b, T_ALL(EVERY_OTHER, 1));
 }
 
 ALWAYS void join_pairs(vf two[2]) {
-#if VW == 8
   vf even = two[0], odd = two[1];
-  two[0] = SHUFFLE(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
-  two[1] = SHUFFLE(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
-#else
-  (void)two;
-#endif
+  two[0] = SHUFFLE(even, odd, T_ALL(ZIPPED, 0));
+  two[1] = SHUFFLE(even, odd, T_ALL(ZIPPED, VW / 2));
 }
 
-// Vector c of a row of values, from column i on; of pairs, the even columns of two vectors and then the odd ones.
-ALWAYS vf value_at(int dtype, const char *row, int i, int c) {
-  if (!in_pairs(dtype)) return vld_any(dtype, row, i + c * VW);
+// Vector c of nv of a row of values, from column i on; of pairs, the even columns of two vectors and then the odd ones.
+ALWAYS vf value_at(int dtype, int nv, const char *row, int i, int c) {
+  if (!value_pairs(dtype, nv)) return vld_any(dtype, row, i + c * VW);
   return vld_half_bf16(row + (i + c / 2 * 2 * VW) * 2, c % 2);
 }
 
@@ -126,7 +73,7 @@ ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const bl
   vf acc[ATTN_ROWS][ATTN_VECS];
   UNROLL for (int r = 0; r < nr; r++) {
     UNROLL for (int c = 0; c < nv; c++) acc[r][c] = vld(o + (size_t)r * (size_t)stride + i + c * VW);
-    if (in_pairs(dtype)) {
+    if (value_pairs(dtype, nv)) {
       UNROLL for (int c = 0; c < nv; c += 2) part_pairs(&acc[r][c]);
     }
   }
@@ -135,26 +82,15 @@ ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const bl
     vf weights[ATTN_ROWS];
     UNROLL for (int r = 0; r < nr; r++) weights[r] = vset1(s[r * BLOCK + j]);
     UNROLL for (int c = 0; c < nv; c++) {
-      vf v = value_at(dtype, b->v[j], i, c);
+      vf v = value_at(dtype, nv, b->v[j], i, c);
       UNROLL for (int r = 0; r < nr; r++) vadd_product(&acc[r][c], weights[r], v);
     }
   }
   UNROLL for (int r = 0; r < nr; r++) {
-    if (in_pairs(dtype)) {
+    if (value_pairs(dtype, nv)) {
       UNROLL for (int c = 0; c < nv; c += 2) join_pairs(&acc[r][c]);
     }
     UNROLL for (int c = 0; c < nv; c++) vst(o + (size_t)r * (size_t)stride + i + c * VW, acc[r][c]);
-  }
-}
-
-#define SCORES(dtype, nr) case nr: scores(dtype, nr, s, q, kt, d, ahead); break;
-#define SCORES_BF16(nr) SCORES(MSGL_BF16, nr)
-#define SCORES_F32(nr) SCORES(MSGL_F32, nr)
-static void scores_tile(int dtype, int nr, float *s, const float *q, const float *kt, int d, lines_ahead *ahead) {
-  if (in_pairs(dtype)) {
-    switch (nr) { ATTN_TILES(SCORES_BF16) }
-  } else {
-    switch (nr) { ATTN_TILES(SCORES_F32) }
   }
 }
 
@@ -233,47 +169,6 @@ static lines_ahead share_of(const block_rows *b, const msgl_op *op, const msgl_a
   size_t from = head_offset(op, t->head), to = head_offset(op, t->head + t->heads);
   if (t->heads == op->i[1]) to = (size_t)op->t[2].cols * msgl_elem_size(op->t[2].dtype);  // scales are at the end
   return (lines_ahead){b->k + first, b->v + first, end - first, from, to, from};
-}
-
-// kt: the block's keys, transposed: [d][32] values, or [d/2][32] pairs. Words of 32 bits change
-// places as one and are split after that. VW rows at a time, over all their elements: rows lie so
-// that the cache could not hold a line of each until its other half is wanted.
-ALWAYS void transpose_keys(int dtype, float *kt, const block_rows *b, int d) {
-  const int size = (int)msgl_elem_size(dtype), per_word = 4 / size, whole = d / (per_word * VW) * per_word * VW;
-  for (int j = 0; j < BLOCK; j += VW) {
-    for (int i = 0; i < whole; i += per_word * VW) {
-      vi r[VW];
-      UNROLL for (int l = 0; l < VW; l++) r[l] = (vi)vldu(b->k[j + l] + i * size);
-      transpose(r);
-      UNROLL for (int l = 0; l < VW; l++) {
-        if (in_pairs(dtype)) {
-          vst(kt + (size_t)(i / 2 + l) * BLOCK + j, (vf)r[l]);
-          continue;
-        }
-        UNROLL for (int part = 0; part < per_word; part++) {
-          vst(kt + (size_t)(i + per_word * l + part) * BLOCK + j, word_part(dtype, r[l], part));
-        }
-      }
-    }
-  }
-  for (int i = whole; i < d; i += in_pairs(dtype) ? 2 : 1) {
-    for (int j = 0; j < BLOCK; j++) {
-      if (in_pairs(dtype)) {
-        memcpy(kt + (size_t)(i / 2) * BLOCK + j, b->k[j] + 2 * i, 4);
-      } else {
-        kt[(size_t)i * BLOCK + (size_t)j] = load_one(dtype, b->k[j], i);
-      }
-    }
-  }
-}
-
-static void load_keys(int dtype, float *kt, const block_rows *b, int d) {
-  switch (dtype) {
-    case MSGL_BF16: transpose_keys(MSGL_BF16, kt, b, d); return;
-    case MSGL_F16: transpose_keys(MSGL_F16, kt, b, d); return;
-    case MSGL_I8: transpose_keys(MSGL_I8, kt, b, d); return;
-    default: transpose_keys(MSGL_F32, kt, b, d); return;
-  }
 }
 
 ALWAYS void widen_values(int dtype, float *v, block_rows *b, int d, int stride) {

@@ -9,14 +9,16 @@
 // however rows, heads, chunks and requests are spread over tasks and batches.
 
 #include "attention_block_impl.h"
+#include "attention_scores_impl.h"
 
 // A thread's scratch for one task. Rows are (row, query head) pairs, in this order,
 // those of the first key/value head before those of the next.
 typedef struct {
   int rows, group, d, stride;  // rows: under one key/value head
-  float *kt, *v;               // transpose_keys's; [32][stride]
+  int padded;                  // d with the zeros after it
+  float *keys, *v;             // transpose_keys's; [32][stride]
   float *scales;               // of i8 keys and values [2][32]; NULL for other types
-  float *q;                    // of each head, tiles of ATTN_ROWS rows: [d][rows of the tile]
+  float *q;                    // of each head, tiles of rows as their scores want them
   float *s;                    // [rows][32]
   float *max, *lanes, *o;      // of the chunk: [rows], [rows][16], [rows][stride]
   float *all_max, *all_sum, *all_o;  // of the chunks so far
@@ -24,12 +26,12 @@ typedef struct {
 
 static attn_state attn_open(const msgl_job *job, int thread, int rows) {
   const msgl_op *op = job->op;
-  size_t pairs = (size_t)job->attn.pairs, d = (size_t)op->i[2], stride = (size_t)job->attn.head_stride;
+  size_t pairs = (size_t)job->attn.pairs, padded = (size_t)job->attn.head_padded, stride = (size_t)job->attn.head_stride;
   float *p = (float *)(job->own + (size_t)thread * job->own_bytes);
-  attn_state st = {.group = op->i[0] / op->i[1], .d = (int)d, .stride = (int)stride};
+  attn_state st = {.group = op->i[0] / op->i[1], .d = op->i[2], .stride = (int)stride, .padded = (int)padded};
   st.rows = rows * st.group;
-  float **parts[] = {&st.kt, &st.v, &st.scales, &st.q, &st.s, &st.max, &st.lanes, &st.o, &st.all_max, &st.all_sum, &st.all_o};
-  size_t sizes[] = {d * BLOCK, BLOCK * stride, 2 * BLOCK, pairs * d, pairs * BLOCK, pairs, pairs * LANES, pairs * stride,
+  float **parts[] = {&st.keys, &st.v, &st.scales, &st.q, &st.s, &st.max, &st.lanes, &st.o, &st.all_max, &st.all_sum, &st.all_o};
+  size_t sizes[] = {padded * BLOCK, BLOCK * stride, 2 * BLOCK, pairs * padded, pairs * BLOCK, pairs, pairs * LANES, pairs * stride,
                     pairs,     pairs,          pairs * stride};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     *parts[i] = p;
@@ -42,7 +44,7 @@ static attn_state attn_open(const msgl_job *job, int thread, int rows) {
 // The scratch of the task's head h alone.
 ALWAYS attn_state head_state(attn_state st, int h) {
   size_t first = (size_t)h * (size_t)st.rows, stride = (size_t)st.stride;
-  st.q += first * (size_t)st.d;
+  st.q += first * (size_t)st.padded;
   st.s += first * BLOCK;
   st.max += first;
   st.lanes += first * LANES;
@@ -53,16 +55,30 @@ ALWAYS attn_state head_state(attn_state st, int h) {
   return st;
 }
 
-// head: of keys and values
-static void load_queries(const attn_state *st, const msgl_op *op, int row, int head) {
-  for (int first = 0; first < st->rows; first += ATTN_ROWS) {
-    int nr = (int)msgl_min(ATTN_ROWS, st->rows - first);
-    float *to = st->q + (size_t)first * (size_t)st->d;
-    for (int r = 0; r < nr; r++) {
-      int pair = first + r;
-      const float *q = msgl_row(&op->t[1], row + pair / st->group) + (size_t)(head * st->group + pair % st->group) * (size_t)st->d;
-      for (int i = 0; i < st->d; i++) to[(size_t)i * (size_t)nr + (size_t)r] = q[i];
+// Whether scores are dot products rather than an outer one.
+ALWAYS int uses_dot(const attn_state *st) { return st->rows <= DOT_MOST; }
+
+// Copies queries to the scratch. head: of keys and values
+ALWAYS void place_queries(int dtype, const attn_state *st, const msgl_op *op, int row, int head) {
+  const int padded = st->padded, dot = uses_dot(st), tile = dot ? 1 : ATTN_ROWS;
+  memset(st->q, 0, (size_t)(st->rows * padded) * sizeof(float));
+  for (int pair = 0; pair < st->rows; pair++) {
+    const float *q = msgl_row(&op->t[1], row + pair / st->group) + (size_t)(head * st->group + pair % st->group) * (size_t)st->d;
+    int first = pair / tile * tile, nr = (int)msgl_min(tile, st->rows - first);
+    float *to = st->q + (size_t)(first * padded + pair - first);
+    // Places of 8 elements are at the same distances from that of their first one, wherever that is.
+    for (int e = 0; e < st->d; e += 8) {
+      float *at = to + (dot ? dot_index(dtype, e) : outer_index(dtype, padded, e)) * nr;
+      UNROLL for (int i = 0; i < 8; i++) at[(dot ? dot_index(dtype, i) : outer_index(dtype, padded, i)) * nr] = q[e + i];
     }
+  }
+}
+
+static void load_queries(const attn_state *st, const msgl_op *op, int row, int head) {
+  if (op->t[2].dtype == MSGL_BF16) {
+    place_queries(MSGL_BF16, st, op, row, head);
+  } else {
+    place_queries(MSGL_F32, st, op, row, head);
   }
 }
 
@@ -106,6 +122,19 @@ static void soften(const attn_state *st, int r, int from, int to, float scale) {
   }
 }
 
+// The scores of nr rows from r on.
+static void score_rows(const attn_state *st, int dtype, int r, int nr, const block_rows *b, lines_ahead *ahead) {
+  float *s = st->s + (size_t)r * BLOCK;
+  const float *q = st->q + (size_t)(r * st->padded);
+  if (!uses_dot(st)) {
+    outer_tile(dtype, nr, s, q, st->keys, st->padded, ahead);
+    return;
+  }
+  for (int i = 0; i < nr; i += DOT_ROWS) {
+    dot_tile(dtype, (int)msgl_min(DOT_ROWS, nr - i), s + i * BLOCK, q + i * st->padded, b->k, st->d, st->padded, ahead);
+  }
+}
+
 // One block at `start` for all rows of the task that see any of it; dtype is that
 // of the values that b points at.
 static void attend_block(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int start,
@@ -116,7 +145,7 @@ static void attend_block(const attn_state *st, const msgl_op *op, const msgl_att
   int first = row * st->group / ATTN_ROWS * ATTN_ROWS;
   for (int r = first; r < st->rows; r += ATTN_ROWS) {
     int nr = (int)msgl_min(ATTN_ROWS, st->rows - r);
-    scores_tile(op->t[2].dtype, nr, st->s + (size_t)r * BLOCK, st->q + (size_t)r * (size_t)st->d, st->kt, st->d, ahead);
+    score_rows(st, op->t[2].dtype, r, nr, b, ahead);
     for (int i = r; i < r + nr; i++) {
       int p = t->position + i / st->group;
       int to = (int)msgl_max(0, msgl_min(BLOCK, p + 1 - start));
@@ -132,7 +161,7 @@ static void attend_block(const attn_state *st, const msgl_op *op, const msgl_att
 static void attend_head(const attn_state *st, const msgl_op *op, const msgl_attn_task *t, int head, int start, block_rows *b,
                         lines_ahead *ahead) {
   int dtype = op->t[2].dtype;
-  load_keys(dtype, st->kt, b, st->d);
+  if (!uses_dot(st)) load_keys(dtype, st->keys, b->k, st->d, st->padded);
   if (st->scales) {
     load_scales(st->scales, b->k, scale_offset(op, head));
     load_scales(st->scales + BLOCK, b->v, scale_offset(op, head));
@@ -154,6 +183,11 @@ static void attend_chunk(const attn_state *st, const msgl_op *op, const msgl_att
   int last = (int)msgl_min((int64_t)(chunk + 1) * MSGL_ATTN_CHUNK, end);
   block_rows here, next;
   find_rows(&next, op, t->request, first, lo, end);
+  // Nothing went before that could have asked for the first block of all.
+  for (int h = 0; h < t->heads && chunk == t->chunk_from; h++) {
+    lines_ahead ahead = share_of(&next, op, t, h);
+    while (ahead.rows > 0) prefetch_lines(&ahead);
+  }
   for (int start = first; start < last; start += BLOCK) {
     here = next;
     int more = start + BLOCK < end;

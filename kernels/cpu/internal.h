@@ -47,7 +47,6 @@ typedef struct {
   int linear_rows;  // rows of x that LINEAR keeps in registers
   int quant_rows[2];  // the same for quantized weights, with codes of 8 and of 4 bits
   int (*x_bytes)(int dtype);  // of one row of x, as LINEAR packs it, for a step of a weight's columns
-  int attn_rows;    // (row, query head) pairs that ATTENTION keeps in registers
   msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked;
   msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample, adjust, mask, logprobs;
   msgl_phase_fn probe_read, probe_fma;
@@ -92,6 +91,7 @@ typedef struct {
   int tile_rows;          // (row, query head) pairs of a full tile under one key/value head
   int pairs;              // the most that a task has
   int head_stride;        // D rounded up to 16
+  int head_padded;        // D rounded up to 32
 } msgl_attn_plan;
 
 // The rows of one expert in MOE: slots [first, first + rows).

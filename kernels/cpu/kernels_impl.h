@@ -20,7 +20,6 @@ const msgl_kernels KERNELS(MSGL_ISA) = {
     .linear_rows = LINEAR_ROWS,
     .quant_rows = {QUANT8_ROWS, QUANT4_ROWS},
     .x_bytes = x_bytes,
-    .attn_rows = ATTN_ROWS,
     .embed = embed,
     .rms_norm = rms_norm,
     .linear_pack = linear_pack,

@@ -210,9 +210,9 @@ static int check_attention(const msgl_op *op) {
 
 // Floats that a thread needs for a task of `tile` (row, head) pairs; the layout is
 // attention_impl.h's.
-static size_t attn_floats(size_t tile, size_t d, size_t stride) {
+static size_t attn_floats(size_t tile, size_t padded, size_t stride) {
   size_t block = MSGL_ATTN_BLOCK;
-  return tile * d + d * block + block * stride + 2 * block + tile * block + tile * (16 + 2 * stride + 4) + 64 * 11;
+  return tile * padded + padded * block + block * stride + 2 * block + tile * block + tile * (16 + 2 * stride + 4) + 64 * 11;
 }
 
 static int plan_attention(msgl_job *job, const msgl_op *op) {
@@ -225,10 +225,11 @@ static int plan_attention(msgl_job *job, const msgl_op *op) {
   p->tile_rows = cut.tile_rows * group;
   p->pairs = (int)msgl_max(p->tile_rows, MSGL_ATTN_TILE);
   p->head_stride = (d + 15) / 16 * 16;
+  p->head_padded = (d + 31) / 32 * 32;
   size_t head = ((size_t)n.tasks * sizeof(msgl_attn_task) + 63) / 64 * 64;
   size_t partial = (size_t)n.partials * (size_t)kv * (size_t)p->tile_rows * (size_t)(p->head_stride + 2) * sizeof(float);
   code = both(msgl_need_shared(job, head + partial),
-              msgl_need_own(job, attn_floats((size_t)p->pairs, (size_t)d, (size_t)p->head_stride) * sizeof(float)));
+              msgl_need_own(job, attn_floats((size_t)p->pairs, (size_t)p->head_padded, (size_t)p->head_stride) * sizeof(float)));
   if (code != MSGL_OK) return code;
   list_tasks((msgl_attn_task *)job->shared, op, &cut);
   p->tasks = (const msgl_attn_task *)job->shared;

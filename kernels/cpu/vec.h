@@ -87,8 +87,10 @@ ALWAYS void vadd_product(vf *sum, vf a, vf b) {
 
 // VW bfloat16 values as floats.
 ALWAYS vf vld_bf16(const uint16_t *p) {
-#if defined(MSGL_ISA_AVX2)
   // One instruction, of which gcc 12 makes four.
+#if defined(MSGL_ISA_AVX512)
+  return (vf)((vu)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)) << 16);
+#elif defined(MSGL_ISA_AVX2)
   return (vf)((vu)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)) << 16);
 #else
   vh h;
@@ -223,14 +225,6 @@ ALWAYS float sum_squares(const float *x, int n) {
   return lanes_sum(lane);
 }
 
-ALWAYS float vec_max(vf v) {
-  float lane[VW], m;
-  vst(lane, v);
-  m = lane[0];
-  UNROLL for (int i = 1; i < VW; i++) m = lane[i] > m ? lane[i] : m;
-  return m;
-}
-
 // exp to about one unit in the last place, infinities, NaN and subnormal results
 // included: exp(x) = 2^n exp(f), n = round(x / ln 2), with Cephes' polynomial.
 ALWAYS vf vexp(vf x) {
@@ -283,6 +277,19 @@ ALWAYS void transpose(vi r[VW]) {
 #if VW >= 16
   T_ROUND(8)
 #endif
+}
+
+// Of the lanes.
+#define T_XOR(s, l) ((l) ^ (s))
+ALWAYS float vec_max(vf v) {
+#if VW >= 16
+  v = vmax(v, SHUFFLE(v, v, T_ALL(T_XOR, 8)));
+#endif
+#if VW >= 8
+  v = vmax(v, SHUFFLE(v, v, T_ALL(T_XOR, 4)));
+#endif
+  v = vmax(v, SHUFFLE(v, v, T_ALL(T_XOR, 2)));
+  return vmax(v, SHUFFLE(v, v, T_ALL(T_XOR, 1)))[0];
 }
 
 #endif

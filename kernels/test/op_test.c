@@ -110,6 +110,7 @@ static void test_isa(const char *isa, int threads) {
   test_attention(pool, 2, 1, 8, 16, 530, 260, MSGL_F32);
   test_attention(pool, 6, 2, 48, 4, 70, 0, MSGL_BF16);  // three rows in a tile
   test_attention(pool, 2, 1, 24, 1, 70, 0, MSGL_BF16);  // a padded head
+  test_attention(pool, 4, 2, 128, 16, 70, 0, MSGL_BF16);
   test_attention(pool, 4, 2, 64, 16, 290, 0, MSGL_F16);
   test_attention(pool, 8, 1, 24, 3, 70, 20, MSGL_F16);
   test_attention(pool, 4, 2, 64, 1, 290, 0, MSGL_I8);
