@@ -135,7 +135,7 @@ ALWAYS void group_sums(const msgl_quant *q, int np, int nb, vi sum[MAX_PANELS][T
       }
       x += 4 * nb;
     }
-    UNROLL for (int p = 0; p < np && stream; p++) __builtin_prefetch(lines + (size_t)p * panel + ahead, 0, 3);
+    UNROLL for (int p = 0; p < np && stream; p++) __builtin_prefetch(lines + (size_t)p * panel + ahead, 0, 2);
     lines += LINE;
   }
 }
@@ -150,7 +150,7 @@ ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][
   const float *scales = (const float *)(x + MSGL_QUANT_STEP * row_bytes * nb);
   const char *rest = (const char *)(scales + MSGL_QUANT_STEP / MSGL_X_GROUP * nb);
   UNROLL for (int p = 0; p < np && stream; p++) {
-    UNROLL for (int i = 0; i < step.head; i += LINE) __builtin_prefetch(w + (size_t)p * panel + ahead + i, 0, 3);
+    UNROLL for (int i = 0; i < step.head; i += LINE) __builtin_prefetch(w + (size_t)p * panel + ahead + i, 0, 2);
   }
   for (int g = 0; g < groups; g++) {
     vi sum[MAX_PANELS][TILE_ROWS][NV];
