@@ -1,6 +1,7 @@
 // alloc.c: anonymous memory on huge pages.
 #define _GNU_SOURCE
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "msgl.h"
 
@@ -23,6 +24,16 @@ int msgl_alloc(void **out, size_t bytes) {
 #endif
   *out = start;
   return MSGL_OK;
+}
+
+int msgl_populate(void *p, size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p / page * page;
+  if (madvise((void *)from, (uintptr_t)p + bytes - from, MADV_POPULATE_WRITE) == 0) return MSGL_OK;
+#else
+  (void)p, (void)bytes;
+#endif
+  return MSGL_ERR_MEMORY;
 }
 
 void msgl_free(void *p, size_t bytes) {

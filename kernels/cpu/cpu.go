@@ -124,6 +124,10 @@ func Alloc(n int64) (unsafe.Pointer, error) {
 	return p, nil
 }
 
+// Populate has the system give n bytes of Alloc's memory, from p on, now rather than when they are
+// first written. What they hold stays.
+func Populate(p unsafe.Pointer, n int64) error { return codeErr(C.msgl_populate(p, C.size_t(n))) }
+
 // Free gives back memory of Alloc.
 func Free(p unsafe.Pointer, n int64) { C.msgl_free(p, C.size_t(n)) }
 

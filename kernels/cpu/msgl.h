@@ -144,6 +144,10 @@ int msgl_probe(double *bytes_per_second, double *flops_per_second, msgl_pool *po
 int msgl_alloc(void **out, size_t bytes);
 void msgl_free(void *p, size_t bytes);
 
+// Has the system give the pages of [p, p + bytes) of msgl_alloc's memory now rather than when they are
+// first written, which would stop a kernel for it. Contents stay. MSGL_ERR_MEMORY: the system can't.
+int msgl_populate(void *p, size_t bytes);
+
 // Bytes of a packed weight of n rows (outputs) and k columns (inputs). A packed
 // weight is panels of 16 outputs; n and k are padded with zeros.
 size_t msgl_packed_bytes(int n, int k, int dtype);

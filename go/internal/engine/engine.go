@@ -94,7 +94,12 @@ func New(cfg Config, mc model.Config, src Source, devs ...device.Device) (*Engin
 func (e *Engine) Pages() (n int, bound string) { return e.cfg.NumPages, e.pagesBound }
 
 // Close ends what the engine started. The devices are the caller's to close.
-func (e *Engine) Close() { e.runner.Close() }
+func (e *Engine) Close() {
+	e.runner.Close()
+	for _, r := range e.ranks {
+		r.populate.close()
+	}
+}
 
 // Time makes the device call f after each list with the nanoseconds of its
 // operations; nil ends that. It reports false where that can't be done.
@@ -128,6 +133,7 @@ func (e *Engine) Submit(b *core.Batch) error {
 		if err := in.write(r.dev); err != nil {
 			return err
 		}
+		r.populate.reach(in.slots.host)
 		r.record(in)
 		if err := in.list.Err(); err != nil {
 			return err

@@ -17,7 +17,8 @@ type rank struct {
 	model     model.Model
 	ropes     []ops.Tensor // tables of the model's rotary embeddings
 	kv        []model.Cache
-	cacheCols int // of a layer's keys, and of its values
+	populate  *populater // of kv
+	cacheCols int        // of a layer's keys, and of its values
 	scratch   *model.Scratch
 	last      ops.Tensor
 	sets      [2]*inputs // one is filled while the other is in use
@@ -71,6 +72,9 @@ func (r *rank) allocateCache(cfg Config) error {
 	a := &allocator{dev: r.dev}
 	for i := range r.kv {
 		r.kv[i] = r.newCache(a, cfg.NumPages+cfg.sparePages())
+	}
+	if a.err == nil {
+		r.populate = newPopulater(r)
 	}
 	for _, in := range r.sets {
 		in.padTo(graphSizes(cfg.graphRows()), cfg)

@@ -120,6 +120,15 @@ func (d *Device) Alloc(n int64) (ops.Addr, error) {
 	return b.addr(), nil
 }
 
+// Populate has the system give n bytes of memory, from a on, before they are first written.
+func (d *Device) Populate(a ops.Addr, n int64) error {
+	b, err := d.mem.bytes(a, int(n))
+	if err != nil || n == 0 {
+		return err
+	}
+	return kernels.Populate(unsafe.Pointer(&b[0]), n)
+}
+
 // Write copies src to device memory.
 func (d *Device) Write(dst ops.Addr, src []byte) error {
 	b, err := d.mem.bytes(dst, len(src))
