@@ -23,7 +23,7 @@ enum {
   MSGL_MAX_HEAD_DIM = 1024,   // elements of an attention head
   MSGL_ATTN_BLOCK = 32,       // positions whose scores are computed together
   MSGL_ATTN_CHUNK = 256,      // positions after which the running softmax starts anew; chunks are merged in order
-  MSGL_ATTN_TILE = 48,        // (row, query head) pairs of a task of ATTENTION
+  MSGL_ATTN_TILE = 96,        // (row, query head) pairs of a task of ATTENTION
   MSGL_RADIX_BUCKETS = 2048,  // of one level of the sampler's selection
 };
 

@@ -247,7 +247,7 @@ ALWAYS void pack_bf16_row(char *out, const float *x, int cols, int nb, int first
 // quantized weights. x: the row; block: where the block's first step is packed
 ALWAYS void pack_row(char *block, const float *x, int cols, int b, int nb, int first, int last, int dtype) {
   if (msgl_quant_of(dtype).bits) {
-    pack_quant_row(block, x, cols, b, nb, last, dtype);
+    quantize_row(dtype, block, x, cols, b, nb, last);
     return;
   }
   if (dtype == MSGL_BF16) {

@@ -189,18 +189,41 @@ ALWAYS float largest_of_group(const float *x) {
   return vec_max(most);
 }
 
-// Rounds 32 values to codes of 8 bits, of which the largest magnitude is given,
-// and returns their scale. left: what the rounding left, or NULL
-ALWAYS float quant_group(int8_t *codes, const float *x, float largest, float *left) {
+// A group of x, rounded to codes of 8 bits.
+typedef struct {
+  int8_t codes[MSGL_X_GROUP];
+  int32_t sums[2];  // of the codes of either half
+  float scale;
+} x_group;
+
+ALWAYS int32_t codes_sum(vi v) {
+#if VW >= 16
+  v += SHUFFLE(v, v, T_ALL(T_XOR, 8));
+#endif
+#if VW >= 8
+  v += SHUFFLE(v, v, T_ALL(T_XOR, 4));
+#endif
+  v += SHUFFLE(v, v, T_ALL(T_XOR, 2));
+  return (v + SHUFFLE(v, v, T_ALL(T_XOR, 1)))[0];
+}
+
+// Rounds 32 values, of which the largest magnitude is given. left: what the rounding left, or NULL
+ALWAYS void quant_group(x_group *to, const float *x, float largest, float *left) {
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  float inverse = largest > 0 ? 127.0f / largest : 0, scale = largest / 127.0f;
-  for (int i = 0; i < MSGL_X_GROUP; i += VW) {
-    vf shifted = vld(x + i) * vset1(inverse) + vset1(magic);
-    vi code = (vi)shifted - (vi)vset1(magic);
-    if (left) vst(left + i, vld(x + i) - (shifted - vset1(magic)) * vset1(scale));
-    for (int j = 0; j < VW; j++) codes[i + j] = (int8_t)code[j];
+  float inverse = largest > 0 ? 127.0f / largest : 0;
+  to->scale = largest / 127.0f;
+  UNROLL for (int half = 0; half < 2; half++) {
+    vi sum = vset1i(0);
+    UNROLL for (int i = half * MSGL_X_GROUP / 2; i < (half + 1) * MSGL_X_GROUP / 2; i += VW) {
+      vf shifted = vld(x + i) * vset1(inverse) + vset1(magic);
+      vi code = (vi)shifted - (vi)vset1(magic);
+      if (left) vst(left + i, vld(x + i) - (shifted - vset1(magic)) * vset1(to->scale));
+      vb bytes = __builtin_convertvector(code, vb);
+      memcpy(to->codes + i, &bytes, VW);
+      sum += code;
+    }
+    to->sums[half] = codes_sum(sum);
   }
-  return scale;
 }
 
 // Writes four codes of x to row b of a packed step: those of columns 4 * quad on.
@@ -215,43 +238,61 @@ ALWAYS void put_codes(char *step, const int8_t *codes, int quad, int b, int nb, 
   }
 }
 
-// Writes the codes and scales of a group of x to row b of a packed step.
-ALWAYS void put_group(char *step, const msgl_quant *q, int g, int b, int nb, const int8_t *codes, float scale) {
-  const int x_groups = MSGL_QUANT_STEP / MSGL_X_GROUP, parts = MSGL_X_GROUP / q->group, bytes = x_code_bytes(q->bits);
-  char *scales = step + MSGL_QUANT_STEP * bytes * nb, *sums = scales + x_groups * nb * 4;
-  memcpy(scales + (g * nb + b) * 4, &scale, 4);
-  for (int i = 0; i < MSGL_X_GROUP; i += 4) put_codes(step, codes + i, (g * MSGL_X_GROUP + i) / 4, b, nb, bytes);
-  for (int part = 0; part < parts; part++) {
-    int32_t sum = 0;
-    for (int i = 0; i < q->group; i++) sum += codes[part * q->group + i];
-    float scaled = (float)sum * scale;
-    int32_t start = -q->zero * sum;
+// Writes the scale of group g of x, and what comes with it, to row b of a packed step.
+ALWAYS void put_scale(char *step, const msgl_quant *q, int g, int b, int nb, const x_group *x) {
+  const int x_groups = MSGL_QUANT_STEP / MSGL_X_GROUP, parts = MSGL_X_GROUP / q->group;
+  char *scales = step + MSGL_QUANT_STEP * x_code_bytes(q->bits) * nb, *sums = scales + x_groups * nb * 4;
+  memcpy(scales + (g * nb + b) * 4, &x->scale, 4);
+  UNROLL for (int part = 0; part < parts; part++) {
+    int32_t sum = parts == 1 ? x->sums[0] + x->sums[1] : x->sums[part], start = -q->zero * sum;
+    float scaled = (float)sum * x->scale;
     memcpy(sums + ((g * parts + part) * nb + b) * 4, q->minimum ? (const void *)&scaled : (const void *)&start, 4);
   }
 }
 
-// Packs row b of a block of nb rows. x: the row
+ALWAYS void put_group(char *step, const msgl_quant *q, int g, int b, int nb, const x_group *x) {
+  put_scale(step, q, g, b, nb, x);
+  UNROLL for (int i = 0; i < MSGL_X_GROUP; i += 4) {
+    put_codes(step, x->codes + i, (g * MSGL_X_GROUP + i) / 4, b, nb, x_code_bytes(q->bits));
+  }
+}
+
+// Packs row b of a block of nb rows. Where nothing is left, scales of zero say so: codes don't matter then. x: the row
 ALWAYS void pack_quant_row(char *block, const float *x, int cols, int b, int nb, int steps, int dtype) {
   const msgl_quant q = msgl_quant_of(dtype);
-  const int bytes = x_bytes(dtype) * nb;
+  const size_t bytes = (size_t)(x_bytes(dtype) * nb), all = (size_t)steps * bytes;
   const float far = MSGL_OUTLIER * MSGL_OUTLIER * sum_squares(x, cols) / (float)cols;
-  char *more = block + (size_t)steps * (size_t)bytes, *flags = more + (size_t)steps * (size_t)bytes;
-  static const int8_t none[MSGL_X_GROUP];
-  for (int s = 0; s < steps; s++) {
+  const x_group none = {{0}, {0}, 0};
+  char *flags = block + 2 * all;
+  for (int s = 0; s < steps; s++, block += bytes) {
     flags[s * nb + b] = 0;
     for (int g = 0; g < MSGL_QUANT_STEP / MSGL_X_GROUP; g++) {
-      int8_t codes[MSGL_X_GROUP] = {0};
-      float left[MSGL_X_GROUP], scale = 0, rest = 0;
-      int col = s * MSGL_QUANT_STEP + g * MSGL_X_GROUP, outlier = 0;
+      int col = s * MSGL_QUANT_STEP + g * MSGL_X_GROUP;
+      x_group to = none;
+      put_scale(block + all, &q, g, b, nb, &none);
       if (col < cols) {
-        float largest = largest_of_group(x + col);
-        outlier = largest * largest > far;
-        scale = quant_group(codes, x + col, largest, outlier ? left : NULL);
+        float left[MSGL_X_GROUP], most = largest_of_group(x + col);
+        int outlier = most * most > far;
+        quant_group(&to, x + col, most, outlier ? left : NULL);
+        if (outlier) {
+          x_group rest;
+          quant_group(&rest, left, largest_of_group(left), NULL);
+          put_group(block + all, &q, g, b, nb, &rest);
+          flags[s * nb + b] = 1;
+        }
       }
-      put_group(block + (size_t)s * (size_t)bytes, &q, g, b, nb, codes, scale);
-      if (outlier) rest = quant_group(codes, left, largest_of_group(left), NULL);
-      put_group(more + (size_t)s * (size_t)bytes, &q, g, b, nb, outlier ? codes : none, rest);
-      flags[s * nb + b] |= (char)outlier;
+      put_group(block, &q, g, b, nb, &to);
     }
+  }
+}
+
+#define QUANTIZE(dtype) case dtype: pack_quant_row(block, x, cols, b, nb, steps, dtype); return;
+static void quantize_row(int dtype, char *block, const float *x, int cols, int b, int nb, int steps) {
+  switch (dtype) {
+    QUANTIZE(MSGL_Q8)
+    QUANTIZE(MSGL_Q4)
+    QUANTIZE(MSGL_Q4M)
+    QUANTIZE(MSGL_Q6)
+    QUANTIZE(MSGL_Q8M)
   }
 }
