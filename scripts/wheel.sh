@@ -54,7 +54,7 @@ from minisgl.llm import LLM
 
 assert minisgl.__file__.startswith(sys.prefix), minisgl.__file__
 with LLM(sys.argv[1]) as llm:
-    (out,) = llm.chat([{"role": "user", "content": "What is the capital of France?"}], SamplingParams(max_tokens=16))
+    (out,) = llm.chat([{"role": "user", "content": "What is the capital of France? Answer in one sentence."}], SamplingParams(max_tokens=16))
 assert "Paris" in out["text"], out
 print(out["text"])
 PYTHON

@@ -9,7 +9,7 @@ const english = {
   clear: "Clear", conversation: "Conversation", ask: "Ask something. Enter sends, Shift+Enter is a new line.", send: "Send", stop: "Stop", again: "Regenerate",
   sampling: "Sampling", temperature: "temperature", penalty: "repetition penalty", seed: "seed", maxTokens: "max tokens", system: "system prompt",
   byModel: "model's", random: "random",
-  empty: "Nothing asked yet. Try one of these:", samples: ["What is the capital of France?", "Write a haiku about the sea.", "Name three uses of a paper clip."],
+  empty: "Nothing asked yet. Try one of these:", samples: ["What is the capital of France? Answer in one sentence.", "Write a haiku about the sea.", "Name three uses of a paper clip."],
   you: "You", model: "Model", thinking: "Thinking", waiting: "waiting for the first token …",
   finish: { stop: "", length: "cut at max tokens", abort: "stopped" }, broken: "The connection to the server was lost.", tokens: "tokens", cached: "cached",
   loadChats: "chats at once, at", loadRate: "per second, for", loadSeconds: "seconds", start: "Start",
