@@ -54,7 +54,7 @@ test-models: setup ## What of the models is too slow for test: every file form, 
 
 .PHONY: test-c
 test-c: ## The kernels under ASan and UBSan
-	$(MAKE) -C kernels/test asan
+	$(MAKE) -j$$(getconf _NPROCESSORS_ONLN) -C kernels/test asan
 
 .PHONY: cuda
 cuda: setup ## The program for GPUs, bin/minisgl-cuda; nvcc comes from PyPI if there is none (no GPU needed)
@@ -63,7 +63,7 @@ cuda: setup ## The program for GPUs, bin/minisgl-cuda; nvcc comes from PyPI if t
 .PHONY: cuda-check
 cuda-check: setup ## What of the CUDA device can be proven without a GPU
 	@scripts/cuda.sh check
-	$(MAKE) -C kernels/test emu
+	$(MAKE) -j$$(getconf _NPROCESSORS_ONLN) -C kernels/test emu
 	go test -race -timeout 30m ./go/internal/device/cuda
 	go test -race -run TestCUDA ./go/internal/engine ./go/llm
 	go test -race ./go/internal/nccl
