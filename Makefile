@@ -127,8 +127,8 @@ bench-online: setup ## What the server costs: the same load over HTTP and by llm
 	MINISGL_ONLINE=$(ROUNDS) go test ./go/internal/server -run TestOnlineNearlyEqualsOffline -v -count 1 -timeout 1h
 
 .PHONY: bench-python
-bench-python: ROUNDS = 20
-bench-python: setup ## What Python costs: the same calls of LLM.generate and of llm.Generate in Go, in turns (ROUNDS=20)
+bench-python: ROUNDS = 40
+bench-python: setup ## What Python costs: the same calls of LLM.generate and of llm.Generate in Go, in turns (ROUNDS=40)
 	MINISGL_PYTHON_COST=$(ROUNDS) go test ./bindings/native -run TestWhatPythonCosts -v -count 1 -timeout 1h
 
 .PHONY: soak
