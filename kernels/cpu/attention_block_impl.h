@@ -31,8 +31,8 @@ typedef struct {
 
 ALWAYS void prefetch_lines(lines_ahead *a) {
   if (a->rows == 0) return;
-  __builtin_prefetch(*a->k + a->at, 0, 2);
-  __builtin_prefetch(*a->v + a->at, 0, 2);
+  prefetch(*a->k + a->at);
+  prefetch(*a->v + a->at);
   a->at += 64;
   if (a->at < a->to) return;
   a->at = a->from;

@@ -112,8 +112,8 @@ ALWAYS void pair_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][N
 
 ALWAYS void prefetch_panels(int dtype, int np, const char *p, size_t panel) {
   UNROLL for (int i = 0; i < np; i++) {
-    __builtin_prefetch(p + (size_t)i * panel, 0, 2);
-    if (dtype == MSGL_F32) __builtin_prefetch(p + (size_t)i * panel + LINE, 0, 2);
+    prefetch(p + (size_t)i * panel);
+    if (dtype == MSGL_F32) prefetch(p + (size_t)i * panel + LINE);
   }
 }
 
@@ -149,7 +149,7 @@ ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS]
     UNROLL for (int p = 0; p < np; p++) {
       int line = 0;
       do {
-        __builtin_prefetch(ahead + (size_t)p * t->panel + line, 0, 2);
+        prefetch(ahead + (size_t)p * t->panel + line);
         line += LINE;
       } while (msgl_quant_of(dtype).bits && line < t->ahead_step);
     }

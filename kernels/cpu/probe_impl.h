@@ -14,7 +14,7 @@ static void probe_read(const msgl_job *job, int thread, int64_t from, int64_t to
       UNROLL for (int s = 0; s < PROBE_STREAMS; s++) {
         const char *line = at + s * STREAM + i;
         // At a stream's end, the same stream of the next item.
-        __builtin_prefetch(line + (i + AHEAD < STREAM ? AHEAD : AHEAD + PROBE_ITEM - STREAM), 0, 2);
+        prefetch(line + (i + AHEAD < STREAM ? AHEAD : AHEAD + PROBE_ITEM - STREAM));
         UNROLL for (int j = 0; j < LINE; j += VW * 4) sum[s] += vldu(line + j);
       }
     }

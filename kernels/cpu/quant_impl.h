@@ -135,7 +135,7 @@ ALWAYS void group_sums(const msgl_quant *q, int np, int nb, vi sum[MAX_PANELS][T
       }
       x += 4 * nb;
     }
-    UNROLL for (int p = 0; p < np && stream; p++) __builtin_prefetch(lines + (size_t)p * panel + ahead, 0, 2);
+    UNROLL for (int p = 0; p < np && stream; p++) prefetch(lines + (size_t)p * panel + ahead);
     lines += LINE;
   }
 }
@@ -150,7 +150,7 @@ ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][
   const float *scales = (const float *)(x + MSGL_QUANT_STEP * row_bytes * nb);
   const char *rest = (const char *)(scales + MSGL_QUANT_STEP / MSGL_X_GROUP * nb);
   UNROLL for (int p = 0; p < np && stream; p++) {
-    UNROLL for (int i = 0; i < step.head; i += LINE) __builtin_prefetch(w + (size_t)p * panel + ahead + i, 0, 2);
+    UNROLL for (int i = 0; i < step.head; i += LINE) prefetch(w + (size_t)p * panel + ahead + i);
   }
   for (int g = 0; g < groups; g++) {
     vi sum[MAX_PANELS][TILE_ROWS][NV];
@@ -196,17 +196,6 @@ typedef struct {
   float scale;
 } x_group;
 
-ALWAYS int32_t codes_sum(vi v) {
-#if VW >= 16
-  v += SHUFFLE(v, v, T_ALL(T_XOR, 8));
-#endif
-#if VW >= 8
-  v += SHUFFLE(v, v, T_ALL(T_XOR, 4));
-#endif
-  v += SHUFFLE(v, v, T_ALL(T_XOR, 2));
-  return (v + SHUFFLE(v, v, T_ALL(T_XOR, 1)))[0];
-}
-
 // Rounds 32 values, of which the largest magnitude is given. left: what the rounding left, or NULL
 ALWAYS void quant_group(x_group *to, const float *x, float largest, float *left) {
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
@@ -222,7 +211,7 @@ ALWAYS void quant_group(x_group *to, const float *x, float largest, float *left)
       memcpy(to->codes + i, &bytes, VW);
       sum += code;
     }
-    to->sums[half] = codes_sum(sum);
+    to->sums[half] = vec_sum(sum);
   }
 }
 
