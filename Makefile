@@ -57,7 +57,7 @@ test-c: ## The kernels under ASan and UBSan
 	$(MAKE) -j$$(getconf _NPROCESSORS_ONLN) -C kernels/test asan
 
 .PHONY: cuda
-cuda: setup ## The program for GPUs, bin/minisgl-cuda; nvcc comes from PyPI if there is none (no GPU needed)
+cuda: setup ## The program and the Python module for GPUs; nvcc comes from PyPI if there is none (no GPU needed)
 	@scripts/cuda.sh build
 
 .PHONY: cuda-check
@@ -152,7 +152,7 @@ notebooks: setup ## Execute python/notebooks in place (2 min)
 		--ExecutePreprocessor.timeout=300 python/notebooks/*.ipynb
 
 .PHONY: wheel
-wheel: ## Build a wheel, install it into an empty environment and try it (PYTHONS="python3.10 python3.12", or all)
+wheel: ## Build a wheel, install it into an empty environment and try it (PYTHONS="python3.10 python3.12", or all; MINISGL_CUDA=1 for GPUs, too)
 	@scripts/wheel.sh $(PYTHONS)
 
 .PHONY: fuzz

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Compiles the CUDA kernels with nvcc for all GPUs that are supported, into
-# build/lib/libmsgl_cuda.a, prints what each kernel takes, and builds bin/minisgl-cuda.
+# build/lib/libmsgl_cuda.a, prints what each kernel takes, and builds bin/minisgl-cuda and the
+# Python module for GPUs.
 # Needs no GPU. A kernel whose registers spill to memory is an error, as is any warning.
 #
 # nvcc is that of CUDA_HOME, or of the PATH, or else comes with its parts from
-# PyPI by the environment that make setup has made (130 MB once, kept in the user's cache).
+# PyPI by pip (130 MB once, kept in the user's cache).
 #
 #   scripts/cuda.sh build     fails where there is no nvcc
-#   scripts/cuda.sh check     there says so and ends well; looks through the Go code, too
+#   scripts/cuda.sh check     there says so and ends well; looks through the Go code, too, instead of building for Python
 #   scripts/cuda.sh go ARGS   runs go in go/cmd/minisgl-cuda with what a build with the tag cuda
 #                             needs: the driver's header, and a library to link with in its place
 #
@@ -18,12 +19,14 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 mode=${1:-build}
 python=$root/.venv/bin/python
+[ -x "$python" ] || python=${PYTHON:-python3}  # pip builds a wheel
 cache=${MINISGL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/minisgl}
 version=13.5.37
 wheels="nvidia-cuda-nvcc==$version nvidia-cuda-crt==$version nvidia-nvvm==$version nvidia-cuda-runtime==$version nvidia-cuda-cccl==13.3.5.0.6"
 headers_version=12.9.79  # gorgonia.org/cu does not compile with CUDA 13's
 objects=$root/build/cuda
 library=$root/build/lib/libmsgl_cuda.a
+shared=$root/build/lib/shared/libmsgl_cuda.so
 
 # Compute capabilities 8.0, 9.0 and 10.0; others of 8.0 and newer translate 8.0's PTX when it is loaded.
 targets="-gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_100,code=sm_100"
@@ -69,30 +72,37 @@ find_nvcc() {
 }
 
 # Makes build/cuda/stub/libcuda.so, to link with where there is no driver: the functions that
-# cuda.h declares, which do nothing, under the driver's name.
+# cuda.h declares, which fail, under the driver's name. With MSGL_STUB_GPUS=N it says that it
+# has started, with N GPUs: then what is for GPUs is loaded, if it comes before a driver.
 make_stub() {
   local header=$1/cuda.h dir=$objects/stub
-  [ ! "$dir/libcuda.so" -nt "$header" ] || return 0
+  [ "$dir/libcuda.so" -ot "$header" ] || [ "$dir/libcuda.so" -ot "$0" ] || return 0
   mkdir -p "$dir"
-  cc -E -P "$header" | grep -o '\bcu[A-Z][A-Za-z0-9_]*(' | sort -u | sed 's/(/(void) { return 999; }/; s/^/int /' >"$dir/stub.c"
+  {
+    printf '#include <stdlib.h>\nstatic const char *gpus(void) { return getenv("MSGL_STUB_GPUS"); }\n'
+    printf 'int cuInit(unsigned flags) { return gpus() ? (int)flags : 999; }\n'
+    printf 'int cuDeviceGetCount(int *count) { return gpus() ? *count = atoi(gpus()), 0 : 999; }\n'
+    cc -E -P "$header" | grep -o '\bcu[A-Z][A-Za-z0-9_]*(' | sort -u | sed '/^cu\(Init\|DeviceGetCount\)(/d; s/(/(void) { return 999; }/; s/^/int /'
+  } >"$dir/stub.c"
   cc -shared -fPIC -w -Wl,-soname,libcuda.so.1 -o "$dir/libcuda.so" "$dir/stub.c"
   ln -sf libcuda.so "$dir/libcuda.so.1"
 }
 
-# Runs go with a driver's header and library, whether there is a driver or not.
-run_go() {
+# Runs a command that builds with a driver's header and library, whether there is a driver or not.
+with_driver() {
   fetch "$cache/cuda-$headers_version" nvidia/cuda_runtime "nvidia-cuda-runtime-cu12==$headers_version" || {
     say "CUDA $headers_version's cuda.h could not be fetched from PyPI" >&2
     exit 1
   }
   make_stub "$cache/cuda-$headers_version/include"
-  (
-    cd "$root/go/cmd/minisgl-cuda"
-    # Not CGO_CFLAGS: Go would compile all C again.
-    export GOWORK=off C_INCLUDE_PATH="$cache/cuda-$headers_version/include" LIBRARY_PATH="$objects/stub"
-    go "$@"
-  )
+  # Not CGO_CFLAGS: Go would compile all C again.
+  C_INCLUDE_PATH="$cache/cuda-$headers_version/include" LIBRARY_PATH="$objects/stub" "$@"
 }
+
+run_go() (
+  cd "$root/go/cmd/minisgl-cuda"
+  GOWORK=off with_driver go "$@"
+)
 
 mkdir -p "$objects" "$root/build/lib" "$root/bin"
 if [ "$mode" = go ]; then
@@ -153,6 +163,8 @@ rm -f "$library"
 for dir in "$(dirname "$nvcc")"/../{lib64,lib,targets/x86_64-linux/lib}; do
   [ ! -f "$dir/libcudart_static.a" ] || ln -sf "$(realpath "$dir/libcudart_static.a")" "$root/build/lib/"
 done
+mkdir -p "$(dirname "$shared")"
+cc -shared -o "$shared" -Wl,--whole-archive "$library" -Wl,--no-whole-archive -L"$root/build/lib" -lcudart_static -lstdc++ -lpthread -ldl -lrt
 report >"$objects/report.txt"
 printf '%-44s %-8s %9s %9s %8s\n' kernel target registers shared spilled
 cat "$objects/report.txt"
@@ -165,4 +177,9 @@ say "$(wc -l <"$objects/report.txt") kernels in $(du -h "$library" | cut -f1); n
 
 say "building bin/minisgl-cuda"
 run_go build -tags cuda -o "$root/bin/minisgl-cuda" .
-[ "$mode" != check ] || run_go vet -tags cuda ./... github.com/minisgl/minisgl/go/internal/device/cuda github.com/minisgl/minisgl/kernels/cuda
+if [ "$mode" = check ]; then
+  run_go vet -tags cuda . ./machine ./minisgl-bench-cuda ./native github.com/minisgl/minisgl/go/internal/device/cuda github.com/minisgl/minisgl/kernels/cuda
+else
+  with_driver "$root/scripts/native.sh" cuda
+  cp "$shared" "$root/python/minisgl/_native/"
+fi

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Builds the engine as a Python module, python/minisgl/_native, with gopy.
 #
+#   scripts/native.sh        for CPUs
+#   scripts/native.sh cuda   for GPUs, a second module; make cuda calls it with what it needs
+#
 # gopy and the goimports that it calls come from bindings/go.mod, so their
-# versions are pinned there. gopy writes its Go and C code to
-# bindings/minisgl_native (it has to lie inside the module) and compiles it
+# versions are pinned there. gopy writes its Go and C code to a folder
+# inside of the Go module (bindings, or go/cmd/minisgl-cuda) and compiles it
 # there; only the shared library goes into the package, where its stub lies. It
 # leaves libpython unlinked (-dynamic-link), so it loads into any CPython of the
 # same version.
@@ -14,8 +17,12 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${MINISGL_BUILD_PYTHON:-$root/.venv/bin/python}
 out=$root/python/minisgl/_native
-generated=$root/bindings/minisgl_native
-name=minisgl_native
+case ${1:-cpu} in
+  cpu) name=minisgl_native module=$root/bindings tags= ;;
+  cuda) name=minisgl_native_cuda module=$root/go/cmd/minisgl-cuda tags=cuda,cuda_shared ;;
+  *) echo "native: $1: want nothing or cuda" >&2 && exit 2 ;;
+esac
+generated=$module/$name
 
 die() {
   printf 'native: %s\n' "$*" >&2
@@ -24,7 +31,7 @@ die() {
 
 [ -x "$python" ] || die "$python is missing; run scripts/venv.sh first"
 suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
-stamp_file=$out/.stamp$suffix
+stamp_file=$out/.stamp-$name$suffix
 ls "$root"/build/lib/tokenizers-*/libtokenizers.a >/dev/null 2>&1 ||
   die "the Rust libraries are missing; run scripts/rust-lib.sh first"
 
@@ -32,7 +39,7 @@ ls "$root"/build/lib/tokenizers-*/libtokenizers.a >/dev/null 2>&1 ||
 # its version in the Go sources.
 sources() {
   cd "$root"
-  find go kernels bindings -name testdata -prune -o -path bindings/$name -prune -o \
+  find go kernels bindings \( -name testdata -o -name 'minisgl_native*' \) -prune -o \
     -type f ! -name '*_test.go' ! -name '*.md' -print0 | sort -z | xargs -0 cat
   cat "$0"
   "$python" -c 'import sys; print(sys.version)'
@@ -44,15 +51,17 @@ stamp=$(sources | sha256sum | cut -d ' ' -f 1)
 # The workspace is off because gopy builds with -mod=mod.
 export GOWORK=off
 export PATH="$root/build/bin:$PATH"
-cd "$root/bindings"
 mkdir -p "$root/build/bin"
-go build -o "$root/build/bin" github.com/go-python/gopy golang.org/x/tools/cmd/goimports
+(cd "$root/bindings" && go build -o "$root/build/bin" github.com/go-python/gopy golang.org/x/tools/cmd/goimports)
 
-echo "native: building the Python module (a few minutes the first time)"
+echo "native: building the Python module${tags:+ for GPUs} (a few minutes the first time)"
 log=$root/build/native.log
 rm -rf "$generated"
-gopy build -vm="$python" -output="$generated" -name=$name -dynamic-link=true -symbols=false \
-  ./native >"$log" 2>&1 || {
+mkdir "$generated"
+[ -z "$tags" ] || printf 'package main\n\nimport _ "%s/native"\n' "$(cd "$module" && go list -m)" >"$generated/gpu.go"
+cd "$module"
+gopy build -vm="$python" -output="$generated" -name=$name -dynamic-link=true -symbols=false -build-tags="$tags" \
+  github.com/minisgl/minisgl/bindings/native >"$log" 2>&1 || {
   tail -n 40 "$log" >&2
   die "gopy failed; its full output is in build/native.log"
 }

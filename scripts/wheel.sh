@@ -5,6 +5,7 @@
 #   scripts/wheel.sh [PYTHON...]   interpreters to build for, or "all": each of
 #                                  3.10 to 3.13 that is on PATH or among pyenv's
 #                                  (default: $PYTHON, else python3)
+#   MINISGL_CUDA=1                 with the module for GPUs, which needs none to be built and loaded
 #
 # The wheels are in build/wheels afterwards.
 set -euo pipefail
@@ -27,6 +28,26 @@ found() {
   done
 }
 
+# generate answers a question, and wants to be served by a module of the wheel's.
+generate() {
+  python - "$model" "$1" <<'PYTHON'
+import sys
+
+import minisgl
+from minisgl.core import SamplingParams
+from minisgl.llm import LLM
+
+model, module = sys.argv[1:]
+assert minisgl.__file__.startswith(sys.prefix), minisgl.__file__
+with LLM(model) as llm:
+    (out,) = llm.chat([{"role": "user", "content": "What is the capital of France? Answer in one sentence."}], SamplingParams(max_tokens=16))
+assert "Paris" in out["text"], out
+loaded = [name for name in sys.modules if name.startswith("minisgl._native._")]
+assert loaded == [f"minisgl._native.{module}"], loaded
+print(out["text"])
+PYTHON
+}
+
 # check builds, installs and tries the wheel of one interpreter.
 check() (
   python=$1
@@ -45,19 +66,11 @@ check() (
   unset PYTHONPATH
 
   echo "wheel: generating"
-  python - "$model" <<'PYTHON'
-import sys
-
-import minisgl
-from minisgl.core import SamplingParams
-from minisgl.llm import LLM
-
-assert minisgl.__file__.startswith(sys.prefix), minisgl.__file__
-with LLM(sys.argv[1]) as llm:
-    (out,) = llm.chat([{"role": "user", "content": "What is the capital of France? Answer in one sentence."}], SamplingParams(max_tokens=16))
-assert "Paris" in out["text"], out
-print(out["text"])
-PYTHON
+  generate _minisgl_native
+  if [ -n "${MINISGL_CUDA:-}" ]; then
+    echo "wheel: generating with the module for GPUs, on the CPU, where a driver says that there is a GPU"
+    LD_LIBRARY_PATH=$root/build/cuda/stub MSGL_STUB_GPUS=1 generate _minisgl_native_cuda
+  fi
 
   echo "wheel: measuring"
   python -m minisgl.benchmark.offline --model "$model" --num-seqs 6 --max-input-len 40 --max-output-len 16

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from minisgl import _logs
+from minisgl import _gpu, _logs
 from minisgl._errors import translate
 
 POLL_MS = 50
@@ -140,7 +140,7 @@ def _import() -> ModuleType:
     # The engine fetches its known models with pip; it reads the environment once.
     os.environ.setdefault("MINISGL_PYTHON", sys.executable)
     try:
-        return importlib.import_module("minisgl._native._minisgl_native")
+        return importlib.import_module(_gpu.native_module())
     except ModuleNotFoundError as error:
         raise ImportError(
             "minisgl's native module is not built; run `make build` in the repository "

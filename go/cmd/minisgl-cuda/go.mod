@@ -3,7 +3,9 @@ module github.com/minisgl/minisgl/go/cmd/minisgl-cuda
 go 1.26.0
 
 require (
+	github.com/go-python/gopy v0.4.10
 	github.com/minisgl/minisgl/bench v0.0.0
+	github.com/minisgl/minisgl/bindings v0.0.0
 	github.com/minisgl/minisgl/go v0.0.0
 	github.com/minisgl/minisgl/kernels v0.0.0
 	gorgonia.org/cu v0.9.6
@@ -78,6 +80,7 @@ replace google.golang.org/genproto => google.golang.org/genproto v0.0.0-20260921
 
 replace (
 	github.com/minisgl/minisgl/bench => ../../../bench
+	github.com/minisgl/minisgl/bindings => ../../../bindings
 	github.com/minisgl/minisgl/go => ../..
 	github.com/minisgl/minisgl/kernels => ../../../kernels
 )

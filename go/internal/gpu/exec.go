@@ -6,6 +6,9 @@ import (
 	"syscall"
 )
 
+// Declined is why Exec has not gone on as Program though that is there; nil if it is not.
+var Declined error
+
 // Exec goes on as Program if there is a GPU and that program; else it returns.
 // With a GPU and without the program, the CPU does.
 func Exec() error {
@@ -17,7 +20,7 @@ func Exec() error {
 	if _, err := os.Stat(program); err != nil {
 		return nil
 	}
-	if _, err := Count(); err != nil {
+	if _, Declined = Count(); Declined != nil {
 		return nil
 	}
 	return syscall.Exec(program, os.Args, os.Environ())

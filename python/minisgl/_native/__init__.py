@@ -1,1 +1,1 @@
-"""The engine, built by scripts/native.sh. The stub beside it says what it has."""
+"""The engine, built by scripts/native.sh: for CPUs, and in one more module for GPUs. The stub beside them says what they have."""
