@@ -10,8 +10,10 @@ import (
 )
 
 // attentionNeeds are the names of attention kernels, and what those need that are not
-// built here.
-var attentionNeeds = map[string]string{"auto": "", "ours": "", "fa": "FlashAttention", "fi": "FlashInfer", "trtllm": "TensorRT-LLM"}
+// built here. fa is ours: that is FlashAttention's way, tiles of keys in shared memory that
+// a running softmax goes over on tensor cores, and gives a row the same bits in a prompt and
+// in decoding.
+var attentionNeeds = map[string]string{"auto": "", "ours": "", "fa": "", "fi": "FlashInfer", "trtllm": "TensorRT-LLM"}
 
 // CheckAttentionBackend wants the name of a kernel or a pair of names, for prompts and for
 // decoding. The error goes on behind the name of a parameter.
@@ -38,7 +40,7 @@ func (c Config) checkAttention() error {
 func (c Config) checkGPUAttention() error {
 	for name := range strings.SplitSeq(c.AttentionBackend, ",") {
 		if needs := attentionNeeds[name]; needs != "" {
-			return core.Invalid("attention_backend", "%s is not available: it needs %s, which is not built in; ours (or auto) takes our own kernel, for prompts and decoding", name, needs)
+			return core.Invalid("attention_backend", "%s is not available: it needs %s, which is not built in; ours (or auto, or fa) takes our own kernel, for prompts and decoding", name, needs)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ type Config struct {
 	DummyWeight        bool         `json:"use_dummy_weight"`     // random weights; only the configuration and the tokenizer are read
 	DType              string       `json:"dtype"`                // auto (default): the checkpoint's; float32, bfloat16, float16
 	KVCacheDType       string       `json:"kv_cache_dtype"`       // auto (default): DType; float32, bfloat16, float16, int8, fp8 (e4m3; not on a CPU)
-	Quantization       string       `json:"quantization"`         // auto (default): quantized weights are computed with as they are, unless dtype is float32; none: they become dtype; int8, int4: others are quantized
+	Quantization       string       `json:"quantization"`         // auto (default): quantized weights are computed with as they are, unless dtype is float32; none: they become dtype; int8, int4, fp8 (e4m3; not on a CPU, where weights stored so become dtype): others are quantized
 	Device             string       `json:"device"`               // auto (default), cpu, cuda, ref
 	TPSize             int          `json:"tp_size"`              // tensor-parallel ranks, each a device of this process; default 1
 	Threads            int          `json:"num_threads"`          // default: the CPU cores that the process may use
@@ -31,7 +31,7 @@ type Config struct {
 	CacheType          string       `json:"cache_type"`           // radix (default), naive
 	SchedulePolicy     string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
 	Admission          string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
-	AttentionBackend   string       `json:"attention_backend"`    // auto (default) or ours: our own kernel; fa, fi, trtllm: GPUs refuse them, CPUs have one kernel for all; or a pair for prompts and decoding
+	AttentionBackend   string       `json:"attention_backend"`    // auto (default), ours or fa: our own kernel, which is FlashAttention-style; fi, trtllm: GPUs refuse them, CPUs have one kernel for all; or a pair for prompts and decoding
 	CUDAGraphMaxBS     *int         `json:"cuda_graph_max_bs"`    // requests up to which a GPU gets a decoding batch as one CUDA graph, padded to 1, 2, 4, or a multiple of 8; 0: none; default 256
 	MixedTokens        *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
 	DisableOverlap     bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
@@ -115,8 +115,8 @@ func (c Config) validate() error {
 		return core.Invalid("dtype", "must be auto, float32, bfloat16 or float16, got %q", c.DType)
 	case !oneOf(c.KVCacheDType, "auto", "float32", "bfloat16", "float16", "int8", "fp8"):
 		return core.Invalid("kv_cache_dtype", "must be auto, float32, bfloat16, float16, int8 or fp8, got %q", c.KVCacheDType)
-	case !oneOf(c.Quantization, "auto", "none", "int8", "int4"):
-		return core.Invalid("quantization", "must be auto, none, int8 or int4, got %q", c.Quantization)
+	case !oneOf(c.Quantization, "auto", "none", "int8", "int4", "fp8"):
+		return core.Invalid("quantization", "must be auto, none, int8, int4 or fp8, got %q", c.Quantization)
 	case !oneOf(c.Device, "auto", "cpu", "cuda", "ref"):
 		return core.Invalid("device", "must be auto, cpu, cuda or ref, got %q", c.Device)
 	case !oneOf(c.CacheType, "radix", "naive"):

@@ -32,7 +32,7 @@ func emulateGPUs(t *testing.T) {
 func TestCUDAAttention(t *testing.T) {
 	emulateGPUs(t)
 	base := llm.Config{Model: tinyModel, MaxSeqLenOverride: 64, MaxRunningReq: 2, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0)}
-	for backend, want := range map[string]string{"auto": "", "ours": "", "ours,auto": "", "fa": "FlashAttention", "ours,fi": "fi is not available: it needs FlashInfer", "fi,trtllm": "FlashInfer"} {
+	for backend, want := range map[string]string{"auto": "", "ours": "", "ours,auto": "", "fa": "", "fa,ours": "", "fa,fi": "FlashInfer", "ours,fi": "fi is not available: it needs FlashInfer", "fi,trtllm": "FlashInfer"} {
 		cfg := base
 		cfg.AttentionBackend = backend
 		l, err := llm.New(t.Context(), cfg)
@@ -72,5 +72,30 @@ func TestCUDAMetamorphic(t *testing.T) {
 				t.Errorf("%+v: tokens differ (-base +got):\n%s", cfg, diff)
 			}
 		})
+	}
+}
+
+// TestCUDAFloat8: weights that become e4m3 when they are loaded give the same tokens in any
+// batches, on one GPU or two, and other ones than bfloat16's.
+func TestCUDAFloat8(t *testing.T) {
+	emulateGPUs(t)
+	reqs := workload(4)
+	for i := range reqs {
+		reqs[i].TokenIDs = reqs[i].TokenIDs[:min(len(reqs[i].TokenIDs), 12+i)]
+		reqs[i].Params.MaxTokens = min(reqs[i].Params.MaxTokens, 6)
+	}
+	base := llm.Config{
+		Model: tinyModel, Device: "cuda", DType: "bfloat16", Quantization: "fp8", MaxSeqLenOverride: 64, MaxRunningReq: 4, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0),
+	}
+	want := tokens(t, open(t, base), reqs)
+	other := base
+	other.TPSize, other.CUDAGraphMaxBS, other.MaxRunningReq, other.PageSize = 2, new(4), 3, 16
+	if diff := cmp.Diff(want, tokens(t, open(t, other), reqs)); diff != "" {
+		t.Errorf("tokens differ (-base +got):\n%s", diff)
+	}
+	wide := base
+	wide.Quantization = "auto"
+	if cmp.Equal(want, tokens(t, open(t, wide), reqs)) {
+		t.Error("the weights were not rounded to e4m3")
 	}
 }

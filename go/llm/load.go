@@ -16,6 +16,7 @@ import (
 	"github.com/minisgl/minisgl/go/internal/device/cpu"
 	"github.com/minisgl/minisgl/go/internal/device/ref"
 	"github.com/minisgl/minisgl/go/internal/engine"
+	"github.com/minisgl/minisgl/go/internal/gpu"
 	"github.com/minisgl/minisgl/go/internal/model"
 	"github.com/minisgl/minisgl/go/internal/ops"
 	"github.com/minisgl/minisgl/go/internal/weights"
@@ -163,7 +164,7 @@ func (m *loaded) engineConfig(cfg Config, mc model.Config) engine.Config {
 		seqLen = cfg.MaxSeqLenOverride
 	}
 	ec := engine.Config{
-		DType: dt, KVDType: kv, Quantization: cfg.quantization(), PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MemoryRatio: cfg.MemoryRatio,
+		DType: dt, KVDType: kv, Quantization: cfg.quantization(), HasFloat8: m.gpus || cfg.Device == "ref", PageSize: cfg.PageSize, NumPages: cfg.NumPageOverride, MemoryRatio: cfg.MemoryRatio,
 		MaxRunning: cfg.MaxRunningReq, MaxDraft: cfg.SpeculativeDraftTokens, MaxExtendTokens: cfg.MaxExtendTokens,
 		MaxSeqLen: seqLen, RopeLength: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
 	}
@@ -195,6 +196,8 @@ func (c Config) quantization() engine.Quantization {
 	switch {
 	case c.Quantization == "int8":
 		return engine.Int8
+	case c.Quantization == "fp8":
+		return engine.Float8
 	case c.Quantization == "int4":
 		return engine.Int4
 	case c.Quantization == "none" || c.DType == "float32":
@@ -249,7 +252,11 @@ func (m *loaded) openDevices(cfg Config) error {
 		if cfg.Device == "cuda" {
 			return core.Invalid("device", "no GPU can be used: %v", err)
 		}
-		cfg.Logger.Debug("no GPU is used", "reason", err)
+		level := slog.LevelDebug
+		if gpu.Declined != nil || gpu.Open != nil { // built for GPUs
+			level = slog.LevelInfo
+		}
+		cfg.Logger.Log(context.Background(), level, "no GPU is used", "reason", err)
 	}
 	return m.openCPUs(cfg)
 }
@@ -258,6 +265,9 @@ func (m *loaded) openDevices(cfg Config) error {
 func (m *loaded) openCPUs(cfg Config) error {
 	if cfg.KVCacheDType == "fp8" {
 		return core.Invalid("kv_cache_dtype", "fp8 is for a GPU, and the device is a CPU; int8 takes as little memory")
+	}
+	if cfg.Quantization == "fp8" {
+		return core.Invalid("quantization", "fp8 is for a GPU, and the device is a CPU; int8 takes as little memory")
 	}
 	threads := cfg.Threads
 	if threads == 0 {

@@ -239,6 +239,7 @@ func TestConfigErrors(t *testing.T) {
 		"model_path": {}, "dtype": {Model: "x", DType: "int3"}, "page_size": {Model: "x", PageSize: 257},
 		"cache_type": {Model: "x", CacheType: "lru"}, "memory_ratio": {Model: "x", MemoryRatio: 1.5}, "cuda_graph_max_bs": {Model: "x", CUDAGraphMaxBS: new(4096)},
 		"attention_backend": {Model: "x", AttentionBackend: "fa,xformers"}, "kv_cache_dtype": {Model: tinyModel, KVCacheDType: "fp8", Device: "cpu"},
+		"quantization": {Model: tinyModel, Quantization: "fp8", Device: "cpu"},
 	} {
 		_, err := llm.New(context.Background(), cfg)
 		if err == nil || !strings.HasPrefix(err.Error(), field) {

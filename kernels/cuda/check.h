@@ -32,7 +32,8 @@ inline int columns(const msgl_tensor &t, int dtype, int64_t cols) { return view(
 
 inline int packed(const msgl_tensor &t, int64_t cols) {
   bool quantized = quant_of(t.dtype).bits != 0;
-  if (t.dtype != MSGL_F32 && t.dtype != MSGL_BF16 && t.dtype != MSGL_F16 && !quantized) return MSGL_ERR_DTYPE;
+  bool known = t.dtype == MSGL_F32 || t.dtype == MSGL_BF16 || t.dtype == MSGL_F16 || t.dtype == MSGL_F8;
+  if (!known && !quantized) return MSGL_ERR_DTYPE;
   if (quantized && t.cols % X_GROUP) return MSGL_ERR_SHAPE;
   return t.addr == 0 || t.rows <= 0 || t.cols <= 0 || t.cols != cols ? MSGL_ERR_SHAPE : MSGL_OK;
 }

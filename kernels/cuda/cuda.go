@@ -137,6 +137,20 @@ func PackPanel[T float32 | uint16](panel []byte, rows []T, cols, dtype int) erro
 	return nil
 }
 
+// PackFloat8 packs rows of e4m3 likewise: their bits, of which none is a NaN, and a scale below
+// 128 for every 64 columns of a row.
+func PackFloat8(panel, codes []byte, scales []float32, cols int) error {
+	if cols <= 0 || len(codes) == 0 || len(codes)%cols != 0 || int64(len(panel)) != PanelBytes(cols, int(C.MSGL_F8)) || len(scales) != len(codes)/cols*((cols+63)/64) {
+		return fmt.Errorf("cuda kernels: pack %d values of e4m3 in rows of %d, %d scales into %d bytes", len(codes), cols, len(scales), len(panel))
+	}
+	code := C.msgl_cuda_pack_float8(unsafe.Pointer(unsafe.SliceData(panel)), (*C.uint8_t)(unsafe.SliceData(codes)), (*C.float)(unsafe.SliceData(scales)),
+		C.int(len(codes)/cols), C.int(cols))
+	if code != C.MSGL_OK {
+		return fmt.Errorf("cuda kernels: pack panel: %w", codeErr(code))
+	}
+	return nil
+}
+
 // PackQuant packs rows of a quantized type likewise: codes, and the scales and
 // minima of their groups; a type without minima ignores those.
 func PackQuant(panel, codes []byte, scales, minima []float32, cols, dtype int) error {

@@ -53,6 +53,9 @@ __device__ inline uint8_t to_f8(float x) {
   return (uint8_t)(sign | ((magnitude - (120u << 23) + 0x7ffff + (magnitude >> 20 & 1)) >> 20));
 }
 
+// Widens e4m3 times a scale that is multiplied by F8_SCALE. A NaN becomes 480.
+__device__ inline float from_f8(uint32_t code, float scale) { return __uint_as_float((code & 0x80) << 24 | (code & 0x7f) << 20) * scale; }
+
 // exp to about one unit in the last place: vexp of kernels/cpu/vec.h, bit for bit.
 __device__ inline float exp_of(float x) {
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer

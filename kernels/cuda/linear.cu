@@ -64,9 +64,11 @@ template <class T> __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_k
 
 }  // namespace
 
+static bool on_tensor_cores(const LinearArgs &a) { return a.dtype == MSGL_BF16 || a.dtype == MSGL_F8; }
+
 int launch_linear(Run &run, const LinearArgs &a) {
   if (quant_of(a.dtype).bits) return launch_linear_quant(run, a);
-  if (a.dtype == MSGL_BF16) return launch_linear_tensor(run, a);
+  if (on_tensor_cores(a)) return launch_linear_tensor(run, a);
   dim3 grid(row_tiles(a, ROWS), (unsigned)ceil_div(a.n, OUTPUTS));
   size_t shared = STEP * (W_STRIDE + X_STRIDE) * sizeof(float);
   return launch(run, a.dtype == MSGL_F16 ? linear_kernel<uint16_t> : linear_kernel<float>, grid, LINEAR_THREADS, shared, run.guard, a);
@@ -74,7 +76,7 @@ int launch_linear(Run &run, const LinearArgs &a) {
 
 int launch_rounding(Run &run, LinearArgs *a, int rows) {
   if (quant_of(a->dtype).bits) return launch_quantize(run, &a->codes, a->x, rows, a->k);
-  return a->dtype == MSGL_BF16 ? launch_round(run, a, rows) : MSGL_OK;
+  return on_tensor_cores(*a) ? launch_round(run, a, rows) : MSGL_OK;
 }
 
 int linear(Run &run, const msgl_op &op) {

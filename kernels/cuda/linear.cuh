@@ -19,7 +19,7 @@ struct Codes {
 struct LinearArgs {
   Floats dst, x;
   Codes codes;         // instead of x, for quantized weights
-  const void *halves;  // instead of x, for weights of bf16 and many rows
+  const void *halves;  // instead of x, for weights of bf16 and e4m3 and many rows
   const char *w;
   const float *bias;  // [N] or NULL
   int n, k, dtype, rows;

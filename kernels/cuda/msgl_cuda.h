@@ -32,7 +32,9 @@ typedef struct {
   int32_t reserved;
 } msgl_cuda_exchange;
 
-// Beside msgl_dtype, for caches: e4m3, which the CPU's kernels have not. What is too large becomes 448.
+// Beside msgl_dtype, for caches and weights: e4m3, which the CPU's kernels have not. In a cache, what is
+// too large becomes 448. A weight has a scale for every 64 columns of a row; a value times its
+// scale is rounded to bf16 and meets x as a weight of bf16 does.
 enum { MSGL_F8 = 10 };
 
 // A submission.
@@ -79,6 +81,9 @@ int msgl_cuda_pack_panel(void *panel, const void *rows, int from, int m, int k, 
 
 // Packs rows of a quantized type likewise. See msgl_pack_quant.
 int msgl_cuda_pack_quant(void *panel, const uint8_t *codes, const float *scales, const float *minima, int m, int k, int dtype);
+
+// Packs rows of e4m3 likewise: their bits, no NaN among them, and [m, ceil(k / 64)] scales, which are below 128.
+int msgl_cuda_pack_float8(void *panel, const uint8_t *codes, const float *scales, int m, int k);
 
 #ifdef __cplusplus
 }

@@ -64,6 +64,19 @@ int msgl_cuda_pack_panel(void *panel, const void *rows, int from, int m, int k, 
   }
 }
 
+int msgl_cuda_pack_float8(void *panel, const uint8_t *codes, const float *scales, int m, int k) {
+  if (m < 0 || m > PANEL || k <= 0) return MSGL_ERR_SHAPE;
+  memset(panel, 0, msgl_cuda_panel_bytes(k, MSGL_F8));
+  for (int r = 0; r < m; r++) {
+    for (int c = 0; c < k; c++) ((uint8_t *)panel)[f8_index(r, c, k)] = codes[(size_t)r * (size_t)k + (size_t)c];
+    for (int chunk = 0; chunk < chunks_of(k); chunk++) {
+      float scale = scales[r * chunks_of(k) + chunk] * F8_SCALE;
+      memcpy((char *)panel + f8_scale_index(r, (int64_t)chunk * CHUNK_COLS, k), &scale, sizeof scale);
+    }
+  }
+  return MSGL_OK;
+}
+
 // Writes n scales or minima.
 static void put_scales(char *to, const float *from, int n, int bytes) {
   for (int i = 0; i < n; i++) {

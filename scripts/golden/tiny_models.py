@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from tiny_float8 import round_model, store
 from tiny_gguf import save_gguf
 from tiny_quants import kind_of
 from tiny_quants import rounded as dequantized
@@ -209,11 +210,15 @@ def write(spec: Spec) -> None:
             save_gguf(model, spec, path / f"{form}.gguf", form)
         else:
             save_quantized(model, spec, path, form)
+    if spec.float8:
+        stored = round_model(model, spec.float8)
     if spec.max_seq_len:
         freeze_rope(model, spec.max_seq_len)
     write_expected(model, spec, path / "expected.json")
     # Casts round the frequencies, too, so nothing is computed from here on.
     model.to(getattr(torch, spec.dtype)).save_pretrained(path)
+    if spec.float8:
+        store(path, spec.float8, stored)
     if spec.fused:
         save_fused(model, path)
     if spec.sharded:

@@ -19,6 +19,7 @@ class Spec:
     gguf: tuple[str, ...] = ()  # names of types in lower case
     alignment: int = 0  # of the GGUF files; 0: the default
     sharded: bool = False
+    float8: str = ""  # projections are of e4m3, with scales for "block"s of 128 x 128, or a "channel", a row
     fused: bool = False  # also with the experts of a layer in one tensor
     weights_of: str = ""  # the model whose weights and tokenizer these are, too: linked, not copied
     max_seq_len: int = 0  # of a server, where the rotary embedding depends on it
@@ -364,4 +365,15 @@ ROPES = (
 
 LLAMA_BLOCKS = Spec("llama-256", BLOCKS, seed=4, gguf=("q4_k_m",), alignment=64)
 
-SPECS = (*LLAMA, LLAMA_BLOCKS, *DENSE, *MOE, *ROPES)
+FLOAT8 = (
+    Spec(
+        "qwen3-fp8",  # blocks that are not whole, of rows and of columns
+        {**SMALL, "hidden_size": 192, "intermediate_size": 320, "num_key_value_heads": 2, "head_dim": 32},
+        seed=41,
+        family="qwen3",
+        float8="block",
+    ),
+    Spec("llama-fp8", {**SMALL, "hidden_size": 64, "tie_word_embeddings": True}, seed=44, float8="channel"),
+)
+
+SPECS = (*LLAMA, LLAMA_BLOCKS, *DENSE, *MOE, *ROPES, *FLOAT8)

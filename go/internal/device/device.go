@@ -18,7 +18,14 @@ type Weight struct {
 	Floats func(dst []float32, r int) // for F32 and BF16, rounded to nearest even
 	BF16   func(dst []uint16, r int)  // for BF16: the values' bits; preferred where it is there
 	Quant  func(dst QuantRow, r int)  // for the quantized types
+
+	// For F8: the values' bits, of which none is a NaN, and Groups scales, of ops.F8Group
+	// values each, which are at least 0 and below ops.F8LargestScale.
+	Float8 func(dst []uint8, scales []float32, r int)
 }
+
+// Groups returns the number of scales of a row of F8.
+func (w Weight) Groups() int { return (w.Cols + ops.F8Group - 1) / ops.F8Group }
 
 // QuantRow is a row of a quantized weight: [cols] codes, a scale and a minimum
 // for each group of them. See ops.Quant.
@@ -55,10 +62,11 @@ func (w Weight) Check(maxRows, maxCols int) error {
 		return fmt.Errorf("load: weight of %d rows and %d columns", w.Rows, w.Cols)
 	case quantized && (w.Cols%32 != 0 || w.Cols%q.Group != 0):
 		return fmt.Errorf("load: weight of type %v and %d columns; want a multiple of 32", w.DType, w.Cols)
-	case quantized && w.Quant == nil, !quantized && w.Floats == nil && w.BF16 == nil, w.BF16 != nil && w.DType != ops.BF16:
+	case !quantized && !w.DType.Float() && w.DType != ops.F8:
+		return fmt.Errorf("load: element type %v; want f32, bf16, f16, f8 or a quantized one", w.DType)
+	case (w.Quant != nil) != quantized, (w.Float8 != nil) != (w.DType == ops.F8), w.BF16 != nil && w.DType != ops.BF16,
+		w.Quant == nil && w.Float8 == nil && w.Floats == nil && w.BF16 == nil:
 		return fmt.Errorf("load: nothing gives the rows of a weight of type %v", w.DType)
-	case !quantized && !w.DType.Float():
-		return fmt.Errorf("load: element type %v; want f32, bf16, f16 or a quantized one", w.DType)
 	}
 	return nil
 }

@@ -80,6 +80,19 @@ func TestCUDARounded(t *testing.T) {
 	}
 }
 
+// TestCUDAFloat8: so they do with weights of e4m3, as the checkpoint has them.
+func TestCUDAFloat8(t *testing.T) {
+	for _, name := range []string{"qwen3-fp8", "llama-fp8"} {
+		dir := filepath.Join(tiny, name)
+		want := readExpected(t, filepath.Join(dir, "expected.json"))
+		r := newSoloAs(t, dir, Config{DType: ops.BF16, KVDType: ops.BF16, HasFloat8: true}, cudaEmulated(t))
+		for _, p := range want.Prompts {
+			r.start(p.IDs)
+			near(t, name, p.Last, r.logits(len(p.IDs)), 0.5)
+		}
+	}
+}
+
 // TestCUDAGraphs: graphs and the padding that they need change no token, and from the
 // first step on all decoding is launched as graphs. Three sequences of different lengths
 // decode beside each other, and the last ones alone.

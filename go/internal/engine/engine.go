@@ -20,6 +20,7 @@ type Config struct {
 	DType           ops.DType // of weights that are not quantized
 	KVDType         ops.DType // of the KV cache
 	Quantization    Quantization
+	HasFloat8       bool // the devices have weights of F8
 	PageSize        int
 	NumPages        int     // 0, on devices with memory of their own: what MemoryRatio of that has room for
 	MemoryRatio     float64 // share of the devices' free memory for weights, activations and pages
@@ -69,7 +70,7 @@ func New(cfg Config, mc model.Config, src Source, devs ...device.Device) (*Engin
 	e := &Engine{cfg: cfg, used: make(map[string]bool)}
 	for i, dev := range devs {
 		mc.Shard = model.Shard{Rank: i, Size: len(devs)}
-		r, err := newRank(cfg, mc, &loader{src: src, dev: dev, dtype: cfg.DType, quantization: cfg.Quantization, used: e.used})
+		r, err := newRank(cfg, mc, &loader{src: src, dev: dev, dtype: cfg.DType, quantization: cfg.Quantization, hasFloat8: cfg.HasFloat8, used: e.used})
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,7 @@ type loader struct {
 	dev          device.Device
 	dtype        ops.DType
 	quantization Quantization
+	hasFloat8    bool            // the device has weights of F8
 	used         map[string]bool // the tensors that the model has read
 	err          error
 	later        atomic.Pointer[error] // what went wrong while the device read rows
@@ -74,6 +75,10 @@ func (ld *loader) weight(stack []stacked, rows, cols int) device.Weight {
 	w := device.Weight{Rows: rows, Cols: cols, DType: ld.weightType(stack)}
 	if q, ok := w.DType.Quant(); ok {
 		w.Quant = func(dst device.QuantRow, r int) { ld.quantRow(dst, q, ld.part(stack, r), r) }
+		return w
+	}
+	if w.DType == ops.F8 {
+		w.Float8 = func(dst []uint8, scales []float32, r int) { ld.float8Row(dst, scales, ld.part(stack, r), r) }
 		return w
 	}
 	if w.DType == ops.BF16 && !slices.ContainsFunc(stack, func(part stacked) bool { return part.tensor == nil || !part.tensor.HasBF16() }) {

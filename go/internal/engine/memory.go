@@ -81,7 +81,7 @@ func weightBytes(cfg Config, c model.Config, ck *weights.Checkpoint) int64 {
 
 // loadedBytes estimates the size of a tensor that is loaded by itself.
 func loadedBytes(cfg Config, t *weights.Tensor) float64 {
-	ld := loader{dtype: cfg.DType, quantization: cfg.Quantization}
+	ld := loader{dtype: cfg.DType, quantization: cfg.Quantization, hasFloat8: cfg.HasFloat8}
 	return float64(t.Rows()) * float64(t.Cols()) * packedBytes(ld.weightType([]stacked{{tensor: t}}))
 }
 
@@ -115,7 +115,10 @@ func FlopsPerToken(c model.Config) float64 {
 // minima included.
 func packedBytes(dt ops.DType) float64 {
 	q, ok := dt.Quant()
-	if !ok {
+	switch {
+	case dt == ops.F8:
+		return 1 + 4.0/ops.F8Group
+	case !ok:
 		return float64(dt.Size())
 	}
 	scale := 4

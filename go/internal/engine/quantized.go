@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/ops"
 	"github.com/minisgl/minisgl/go/internal/weights"
@@ -14,6 +16,7 @@ const (
 	Dequantized                     // all in Config.DType
 	Int8                            // weights that are not quantized become 8 bits in groups of 32
 	Int4                            // likewise 4 bits, but 8 for embeddings and the head
+	Float8                          // weights that are not quantized become e4m3; on devices that have it
 )
 
 // bits returns the bits that a tensor is to be quantized to, 0 for none.
@@ -44,9 +47,23 @@ func (ld *loader) grouping(part stacked) (weights.Grouping, bool) {
 // rowMultiple is what the columns of a quantized weight are a multiple of.
 const rowMultiple = 32
 
+// isFloat8 reports whether a part's values are e4m3, or will be.
+func (ld *loader) isFloat8(part stacked) bool {
+	switch {
+	case !ld.hasFloat8 || ld.quantization == Dequantized:
+		return false
+	case part.tensor == nil || part.tensor.HasFloat8():
+		return true
+	}
+	return ld.quantization == Float8 && part.tensor.QuantizedBits(8) > 0
+}
+
 // weightType returns the type that a stack of tensors is loaded as: a quantized
 // one that holds all of them exactly, or DType if any of them is not quantized.
 func (ld *loader) weightType(stack []stacked) ops.DType {
+	if !slices.ContainsFunc(stack, func(part stacked) bool { return !ld.isFloat8(part) }) {
+		return ops.F8
+	}
 	common, found := ld.dtype, false
 	for _, part := range stack {
 		if part.tensor == nil {
@@ -113,6 +130,23 @@ func (ld *loader) quantRow(dst device.QuantRow, q ops.Quant, part stacked, r int
 		for i := range dst.Codes {
 			dst.Codes[i] += uint8(q.Zero - g.Zero)
 		}
+	}
+}
+
+// float8Row fills a row of F8 with row r of a part.
+func (ld *loader) float8Row(dst []uint8, scales []float32, part stacked, r int) {
+	var err error
+	switch {
+	case part.tensor == nil:
+		clear(dst)
+		clear(scales)
+	case part.tensor.HasFloat8():
+		err = part.tensor.Float8(dst, scales, part.skip+r-part.first, ops.F8LargestScale)
+	default:
+		err = part.tensor.RoundFloat8(dst, scales, part.skip+r-part.first, ops.F8LargestScale)
+	}
+	if err != nil {
+		ld.failLater(err)
 	}
 }
 

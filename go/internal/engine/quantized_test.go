@@ -4,7 +4,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/minisgl/minisgl/go/internal/ops"
+	"github.com/minisgl/minisgl/go/internal/weights"
 )
 
 // roundedError bounds how far the logits of tiny models may be off, as a part of
@@ -72,4 +75,36 @@ func TestQuantizeAtLoad(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Weights of e4m3 that are computed with as they are give the bits that they give when
+// they become bfloat16.
+func TestFloat8AsStored(t *testing.T) {
+	for _, name := range []string{"qwen3-fp8", "llama-fp8"} {
+		dir := filepath.Join(tiny, name)
+		want := readExpected(t, filepath.Join(dir, "expected.json"))
+		ref := devices(t)["ref"]
+		wide, stored := newSoloAs(t, dir, Config{DType: ops.BF16}, ref), newSoloAs(t, dir, Config{DType: ops.BF16, HasFloat8: true}, ref)
+		if bytes, wide := stored.weightBytes(t, dir), wide.weightBytes(t, dir); bytes > wide*3/4 {
+			t.Errorf("%s: %d bytes of weights as they are stored, %d as bfloat16", name, bytes, wide)
+		}
+		for i, p := range want.Prompts {
+			wide.start(p.IDs)
+			stored.start(p.IDs)
+			if diff := cmp.Diff(wide.logits(len(p.IDs)), stored.logits(len(p.IDs))); diff != "" {
+				t.Errorf("%s: prompt %d: the logits differ (-bfloat16 +e4m3):\n%s", name, i, diff)
+			}
+		}
+	}
+}
+
+// weightBytes estimates the size of the weights of a model that was loaded like r.
+func (r *solo) weightBytes(t *testing.T, path string) int64 {
+	t.Helper()
+	ck, err := weights.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ck.Close()
+	return weightBytes(r.e.cfg, r.mc, ck)
 }

@@ -1,4 +1,5 @@
-// Package float8 converts e4m3, the eight-bit floats of caches: a sign, four bits of exponent, three of mantissa, no infinities.
+// Package float8 converts e4m3, the eight-bit floats of caches and of quantized weights: a sign, four bits of exponent,
+// three of mantissa, no infinities. See arXiv:2209.05433.
 package float8
 
 import "math"
@@ -8,20 +9,15 @@ const Largest = 448
 
 const nan = 0x7f // of either sign
 
-// Float32 widens exactly.
+// IsNaN reports whether b is not a number.
+func IsNaN(b uint8) bool { return b&0x7f == nan }
+
+// Float32 widens exactly: with the bits in the places of a float32's, the value is 2^-120 of what it should be.
 func Float32(b uint8) float32 {
-	exponent, mantissa := int(b>>3&15), float64(b&7)
-	magnitude := math.Ldexp(8+mantissa, exponent-10)
-	switch {
-	case b&0x7f == nan:
-		magnitude = math.NaN()
-	case exponent == 0:
-		magnitude = math.Ldexp(mantissa, -9)
+	if IsNaN(b) {
+		return float32(math.NaN())
 	}
-	if b&0x80 != 0 {
-		magnitude = -magnitude
-	}
-	return float32(magnitude)
+	return math.Float32frombits(uint32(b&0x80)<<24|uint32(b&0x7f)<<20) * 0x1p120
 }
 
 // Round rounds to the nearest value, to the even one of two. What is too large becomes Largest, and a NaN stays one.

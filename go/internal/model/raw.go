@@ -96,8 +96,8 @@ func readShared(r *rawConfig, c *Config) (err error) {
 	return err
 }
 
-// checkQuantization lets only the project's own quantization pass: it changes how
-// weights are stored, and their reader knows it.
+// checkQuantization lets pass what only changes how weights are stored: their reader
+// knows it. See package weights.
 func checkQuantization(field json.RawMessage) error {
 	var q struct {
 		Method string `json:"quant_method"`
@@ -105,8 +105,8 @@ func checkQuantization(field json.RawMessage) error {
 	if !present(field) {
 		return nil
 	}
-	if err := json.Unmarshal(field, &q); err != nil || q.Method != "minisgl" {
-		return fmt.Errorf("config.json: quantization_config with quant_method %q is not supported; use a bfloat16, float16 or float32 checkpoint, "+
+	if err := json.Unmarshal(field, &q); err != nil || !slices.Contains([]string{"minisgl", "fp8", "compressed-tensors"}, q.Method) {
+		return fmt.Errorf("config.json: quantization_config with quant_method %q is not supported; use a bfloat16, float16, float32 or fp8 checkpoint, "+
 			"one that minisgl convert made, or a GGUF file", q.Method)
 	}
 	return nil

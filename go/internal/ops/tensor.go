@@ -35,8 +35,15 @@ const (
 	F16 DType = 8 // IEEE 754 half precision
 	I8  DType = 9 // signed codes of a key or value cache; see CacheCols
 
-	F8 DType = 10 // e4m3, of a key or value cache; the CPU device has none
+	F8 DType = 10 // e4m3, of a key or value cache, or of a weight, see F8Group; the CPU device has none
 )
+
+// F8Group is the number of columns of a weight of F8 that share a scale. A value times its
+// scale is rounded to BF16, and is then like a weight of BF16.
+const F8Group = 64
+
+// F8LargestScale is above all scales of a weight of F8.
+const F8LargestScale = 128
 
 // CacheCols returns the columns of a key or value cache of kv heads of dim
 // elements. A row of an I8 cache is all heads' codes and then, as float32, each

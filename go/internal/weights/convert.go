@@ -104,7 +104,7 @@ func writeConfig(dir string, config []byte, bits int) error {
 	if err := json.Unmarshal(config, &fields); err != nil {
 		return fmt.Errorf("%s: %w", configFile, err)
 	}
-	q, err := json.Marshal(quantization{Method: quantMethod, Bits: bits, GroupSize: groupSize})
+	q, err := json.Marshal(quantization{Method: ownMethod, Bits: bits, GroupSize: groupSize})
 	if err != nil {
 		return err
 	}

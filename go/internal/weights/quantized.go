@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	quantMethod = "minisgl"
-	groupSize   = 32 // values that share a scale
-	scaleBytes  = 2
-	weightEnd   = ".weight"
-	scaleEnd    = weightEnd + "_scale"
+	ownMethod  = "minisgl"
+	groupSize  = 32 // values that share a scale
+	scaleBytes = 2
+	weightEnd  = ".weight"
+	scaleEnd   = weightEnd + "_scale"
 )
 
 // quantization is the quantization_config of config.json.
@@ -42,10 +42,11 @@ type quantization struct {
 	Method    string `json:"quant_method"`
 	Bits      int    `json:"bits"`
 	GroupSize int    `json:"group_size"`
+	float8Config
 }
 
-// readQuantization returns the quantization_config of a config.json, nil when there is none, and refuses those of
-// others.
+// readQuantization returns the quantization_config of a config.json, nil when there is none: our own, or one with
+// weights of F8. It refuses others.
 func readQuantization(config []byte) (*quantization, error) {
 	var fields struct {
 		Quantization json.RawMessage `json:"quantization_config"`
@@ -59,11 +60,13 @@ func readQuantization(config []byte) (*quantization, error) {
 	var q quantization
 	err := json.Unmarshal(fields.Quantization, &q)
 	switch {
-	case q.Method != quantMethod && (err == nil || q.Method != ""):
-		return nil, fmt.Errorf("%s: the weights are quantized by quant_method %q, only %q is supported: take the model that "+
-			"is not quantized (and use minisgl convert), or a GGUF file", configFile, q.Method, quantMethod)
+	case !slices.Contains([]string{ownMethod, float8Method, compressedMethod}, q.Method) && (err == nil || q.Method != ""):
+		return nil, fmt.Errorf("%s: the weights are quantized by quant_method %q, only %q, %q and %q are supported: take the model that "+
+			"is not quantized (and use minisgl convert), or a GGUF file", configFile, q.Method, ownMethod, float8Method, compressedMethod)
 	case err != nil:
 		return nil, fmt.Errorf("%s: quantization_config: %w", configFile, err)
+	case q.Method != ownMethod:
+		return &q, q.readFloat8()
 	case q.Bits != 8 && q.Bits != 4 || q.GroupSize != groupSize:
 		return nil, fmt.Errorf("%s: quantization_config has %d bits in groups of %d, only 8 or 4 bits in groups of %d are supported",
 			configFile, q.Bits, q.GroupSize, groupSize)
@@ -73,6 +76,9 @@ func readQuantization(config []byte) (*quantization, error) {
 
 // joinScales makes one tensor of the codes and the scales of each quantized weight. homes has the file of each tensor.
 func (c *Checkpoint) joinScales(q *quantization, homes map[string]string) error {
+	if err := c.joinFloat8(q, homes); err != nil {
+		return err
+	}
 	for _, name := range c.Names() {
 		codes := c.tensors[name]
 		if codes.kind != I8 && codes.kind != U8 {
@@ -96,9 +102,9 @@ func (c *Checkpoint) joinScales(q *quantization, homes map[string]string) error 
 // join checks one weight's codes against its scales.
 func (c *Checkpoint) join(q *quantization, codes Tensor) (Tensor, error) {
 	base, ok := strings.CutSuffix(codes.name, weightEnd)
-	if !ok || q == nil {
-		return Tensor{}, fmt.Errorf("dtype %q is not supported: it is only for the weights of a model whose %s has a quantization_config",
-			codes.kind, configFile)
+	if !ok || q == nil || q.Method != ownMethod {
+		return Tensor{}, fmt.Errorf("dtype %q is not supported: it is only for the weights of a model whose %s has a quantization_config of %s",
+			codes.kind, configFile, ownMethod)
 	}
 	if codes.kind == U8 && q.Bits == 8 {
 		return Tensor{}, fmt.Errorf("codes of 4 bits (U8) in a model of 8 bits")

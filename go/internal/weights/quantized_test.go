@@ -123,20 +123,23 @@ func TestQuantizedCut(t *testing.T) {
 func FuzzQuantized(f *testing.F) {
 	f.Add(quantizedFiles(8, codes8, scalesOf[8], 136)[singleFile], 8)
 	f.Add(quantizedFiles(4, codes4, scalesOf[4], 72)[singleFile], 4)
+	f.Add(float8Files("", float8Codes+","+tensorEntry("a.weight_scale_inv", "F32", "2,2", "240,256"), float8Data(1, 2, 3, 4))[singleFile], 8)
 	f.Fuzz(func(t *testing.T, data []byte, bits int) {
 		stored, err := parseSafetensors(data)
 		if err != nil {
 			return
 		}
-		c := &Checkpoint{tensors: make(map[string]Tensor)}
-		for _, s := range stored {
-			c.tensors[s.name] = Tensor{name: s.name, kind: s.kind, shape: s.shape, data: s.data}
-		}
-		if err := c.joinScales(&quantization{Bits: bits}, nil); err != nil {
-			return
-		}
-		for _, name := range c.Names() {
-			checkRows(tensorOf(t, c, name))
+		for _, q := range []*quantization{{Method: ownMethod, Bits: bits}, {Method: float8Method, float8Config: float8Config{Block: []int{2, 64}}}} {
+			c := &Checkpoint{tensors: make(map[string]Tensor)}
+			for _, s := range stored {
+				c.tensors[s.name] = Tensor{name: s.name, kind: s.kind, shape: s.shape, data: s.data}
+			}
+			if err := c.joinScales(q, nil); err != nil {
+				continue
+			}
+			for _, name := range c.Names() {
+				checkRows(tensorOf(t, c, name))
+			}
 		}
 	})
 }

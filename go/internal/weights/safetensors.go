@@ -18,7 +18,7 @@ const (
 	maxTensorBytes = 1 << 48
 )
 
-var safetensorsTypes = map[string]Type{"F32": F32, "F16": F16, "BF16": BF16, "I8": I8, "U8": U8}
+var safetensorsTypes = map[string]Type{"F32": F32, "F16": F16, "BF16": BF16, "I8": I8, "U8": U8, "F8_E4M3": F8}
 
 // entry is one tensor in a safetensors header.
 type entry struct {
@@ -93,7 +93,7 @@ func parseEntry(d *json.Decoder, name string, dataSize uint64) (stored, error) {
 	}
 	kind, ok := safetensorsTypes[e.DType]
 	if !ok {
-		return stored{}, fmt.Errorf("dtype %q is not supported, only F32, F16 and BF16, and I8 and U8 of a quantized model", e.DType)
+		return stored{}, fmt.Errorf("dtype %q is not supported, only F32, F16 and BF16, and I8, U8 and F8_E4M3 of a quantized model", e.DType)
 	}
 	if len(e.Shape) > maxShapeDims || len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] {
 		return stored{}, fmt.Errorf("shape %v and data_offsets %v are not a tensor's", e.Shape, e.Offsets)

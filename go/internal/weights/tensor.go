@@ -11,6 +11,7 @@ type Tensor struct {
 	// scales, if not nil, are the float16 scales of blocks of 32 values, and data then holds only the blocks' codes: the
 	// weight is quantized, and lies in a safetensors file.
 	scales []byte
+	float8 *float8Scales // if not nil, the scales of a weight of F8
 	order  permutation
 	// plusOne: one is to be taken off each value; llama.cpp's converter adds it to the weights of norms whose model
 	// computes x * (1 + weight).
@@ -71,6 +72,10 @@ func (t Tensor) Row(dst []float32, row int) {
 	}
 	if t.scales != nil {
 		t.expandRow(dst, row)
+		return
+	}
+	if t.float8 != nil {
+		t.widenRow(dst, row)
 		return
 	}
 	if len(t.shape) == 1 && t.order.half > 0 {

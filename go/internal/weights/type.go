@@ -8,8 +8,8 @@ import (
 // Type is how a tensor's values are stored.
 type Type uint8
 
-// The types that can be decoded. The layouts down to Q6K are those of ggml's quantization blocks; I8 and U8 are the
-// integers of safetensors files, which are the codes of quantized weights.
+// The types that can be decoded. The layouts down to Q6K are those of ggml's quantization blocks; I8, U8 and F8 (e4m3)
+// are those of safetensors files, which are the codes of quantized weights.
 const (
 	F32 Type = iota
 	F16
@@ -26,6 +26,7 @@ const (
 	Q6K
 	I8
 	U8
+	F8
 )
 
 // ggmlTypes is the number of types that ggml has too, which come first.
@@ -62,6 +63,7 @@ var formats = [...]format{
 	Q6K:  {"Q6_K", 14, superBlock, 210, nil, splitQ6K, Grouping{Size: 16, Bits: 6, Zero: 32}},
 	I8:   {name: "I8", blockSize: 1, blockBytes: 1, decode: decodeI8},
 	U8:   {name: "U8", blockSize: 1, blockBytes: 1, decode: decodeU8},
+	F8:   {name: "F8_E4M3", blockSize: 1, blockBytes: 1, decode: decodeF8},
 }
 
 // foreignFormats names the ggml types that exist but can't be decoded here, for error messages.
@@ -71,7 +73,7 @@ var foreignFormats = map[uint32]string{
 	35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
 }
 
-// String returns the name of the type, which is ggml's or, for I8 and U8, that of safetensors.
+// String returns the name of the type, which is ggml's or, for I8, U8 and F8, that of safetensors.
 func (t Type) String() string {
 	if int(t) < len(formats) {
 		return formats[t].name

@@ -14,7 +14,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     add("--dtype", default="auto", help="type of weights: auto, float32, bfloat16 or float16")
     add(
         "--quantization",
-        help="of weights: auto (quantized ones are used as they are, unless --dtype float32), none, int8 or int4",
+        help="of weights: auto (quantized ones are used as they are, unless --dtype float32), none, int8, int4 or fp8",
     )
     add("--kv-cache-dtype", help="of keys and values: auto (that of --dtype), float32, bfloat16, float16, int8 or fp8")
     add("--device", help="auto (a GPU if there is one), cpu, cuda, or ref (slow; to compare results with)")

@@ -17,6 +17,9 @@ func (d *Device) Load(w device.Weight) (ops.Tensor, error) {
 	if err := w.Check(math.MaxInt32-kernels.Panel, math.MaxInt32-1); err != nil {
 		return ops.Tensor{}, fmt.Errorf("cpu: %w", err)
 	}
+	if w.DType == ops.F8 {
+		return ops.Tensor{}, fmt.Errorf("cpu: load: element type %v is for GPUs", w.DType)
+	}
 	b, err := d.mem.alloc(kernels.PackedBytes(w.Rows, w.Cols, int(w.DType)))
 	if err != nil {
 		return ops.Tensor{}, err

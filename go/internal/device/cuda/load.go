@@ -79,6 +79,15 @@ func panelPacker(w device.Weight) func(panel []byte, row, n int) error {
 			return kernels.PackQuant(panel, rows.Codes, rows.Scales, rows.Minima, w.Cols, int(w.DType))
 		}
 	}
+	if w.Float8 != nil {
+		codes, scales, groups := make([]byte, kernels.Panel*w.Cols), make([]float32, kernels.Panel*w.Groups()), w.Groups()
+		return func(panel []byte, row, n int) error {
+			for i := range n {
+				w.Float8(codes[i*w.Cols:][:w.Cols], scales[i*groups:][:groups], row+i)
+			}
+			return kernels.PackFloat8(panel, codes[:n*w.Cols], scales[:n*groups], w.Cols)
+		}
+	}
 	if w.BF16 != nil {
 		return rowPacker(w, w.BF16)
 	}

@@ -59,8 +59,14 @@ func float8Cases() []attentionCase {
 	}
 }
 
-// Float8 runs what the suite leaves out, since the CPU has no caches of e4m3.
+// Float8 runs what the suite leaves out, since the CPU has no caches and no weights of e4m3.
 func Float8(t *testing.T, open Open) {
+	t.Run("embed", func(t *testing.T) { testEmbed(t, open, []ops.DType{ops.F8}) })
+	t.Run("linear", func(t *testing.T) { testLinear(t, open, floatCases(ops.F8)) })
+	t.Run("linear_invariance", func(t *testing.T) { testLinearInvariance(t, open, []ops.DType{ops.F8}) })
+	t.Run("moe", func(t *testing.T) {
+		testMoECases(t, open, []moeCase{{4, 3, 48, 5, false, ops.F8}, {3, 2, 300, 150, true, ops.F8}})
+	})
 	t.Run("attention", func(t *testing.T) { testAttention(t, open, float8Cases()) })
 	t.Run("attention_invariance", func(t *testing.T) { testAttentionInvariance(t, open, float8Cases()) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/device/ref"
+	"github.com/minisgl/minisgl/go/internal/float8"
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
@@ -21,13 +22,13 @@ type Open func() (device.Device, error)
 func Run(t *testing.T, open Open) {
 	t.Run("memory", func(t *testing.T) { testMemory(t, open) })
 	t.Run("lists", func(t *testing.T) { testLists(t, open) })
-	t.Run("embed", func(t *testing.T) { testEmbed(t, open) })
+	t.Run("embed", func(t *testing.T) { testEmbed(t, open, weightTypes) })
 	t.Run("load_bf16", func(t *testing.T) { testLoadBF16(t, open) })
 	t.Run("rms_norm", func(t *testing.T) { testRMSNorm(t, open) })
 	t.Run("act_mul", func(t *testing.T) { testActMul(t, open) })
 	t.Run("gather_rows", func(t *testing.T) { testGatherRows(t, open) })
-	t.Run("linear", func(t *testing.T) { testLinear(t, open) })
-	t.Run("linear_invariance", func(t *testing.T) { testLinearInvariance(t, open) })
+	t.Run("linear", func(t *testing.T) { testLinear(t, open, linearCases()) })
+	t.Run("linear_invariance", func(t *testing.T) { testLinearInvariance(t, open, weightTypes) })
 	t.Run("rope", func(t *testing.T) { testRope(t, open) })
 	t.Run("attention", func(t *testing.T) { testAttention(t, open, attentionCases()) })
 	t.Run("attention_invariance", func(t *testing.T) { testAttentionInvariance(t, open, attentionCases()) })
@@ -151,6 +152,8 @@ func (r *rig) weight(rows, cols int, dt ops.DType, x []float32) ops.Tensor {
 	w := device.Weight{Rows: rows, Cols: cols, DType: dt}
 	if q, ok := dt.Quant(); ok {
 		w.Quant = func(dst device.QuantRow, i int) { quantize(dst, q, x[i*cols:(i+1)*cols]) }
+	} else if dt == ops.F8 {
+		w.Float8 = func(dst []uint8, scales []float32, i int) { round8(dst, scales, x[i*cols:(i+1)*cols]) }
 	} else {
 		w.Floats = func(dst []float32, i int) { copy(dst, x[i*cols:(i+1)*cols]) }
 	}
@@ -174,7 +177,20 @@ func quantize(dst device.QuantRow, q ops.Quant, x []float32) {
 	}
 }
 
-// weightTypes are the types of weights.
+// round8 fills dst with x as e4m3, the largest and the smallest magnitudes among it, and
+// scales of which each differs.
+func round8(dst []uint8, scales, x []float32) {
+	for i, v := range x {
+		dst[i] = float8.Round(v * 8)
+	}
+	dst[0], dst[len(x)-1] = 0x7e, 0x81
+	for g := range scales {
+		scales[g] = (1 + float32(g)/7) / 8
+	}
+	scales[0] /= 448
+}
+
+// weightTypes are the types of weights that all devices have.
 var weightTypes = []ops.DType{ops.F32, ops.BF16, ops.F16, ops.Q8, ops.Q4, ops.Q4M, ops.Q6, ops.Q8M}
 
 // run runs one list.

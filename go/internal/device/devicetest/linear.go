@@ -47,28 +47,39 @@ func (c linearCase) times(r *rig, w ops.Tensor, m int, x []float32) []float32 {
 
 func linearCases() []linearCase {
 	var out []linearCase
-	for _, dt := range weightTypes[:3] {
-		for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 40} {
-			out = append(out, linearCase{m, 150, 70, dt, m%2 == 0})
+	for _, dt := range weightTypes {
+		if _, quantized := dt.Quant(); quantized {
+			out = append(out, quantizedCases(dt)...)
+		} else {
+			out = append(out, floatCases(dt)...)
 		}
-		for _, nk := range [][2]int{{1, 1}, {16, 2}, {17, 3}, {15, 300}, {144, 577}, {300, 255}, {128, 1024}} {
-			for _, m := range []int{1, 2, 5, 11, 29} {
-				out = append(out, linearCase{m, nk[0], nk[1], dt, m != 2})
-			}
-		}
-		out = append(out, linearCase{200, 48, 1100, dt, true}, linearCase{1, 1500, 258, dt, false})
-	}
-	for _, dt := range weightTypes[3:] {
-		for m := 1; m <= 14; m++ {
-			out = append(out, linearCase{m, 70 + m, 32 * (1 + m%4), dt, m%2 == 0})
-		}
-		out = append(out, linearCase{200, 48, 1120, dt, true}, linearCase{1, 1500, 256, dt, false}, linearCase{1, 16, 1088, dt, false})
 	}
 	return out
 }
 
-func testLinear(t *testing.T, open Open) {
-	for _, c := range linearCases() {
+func floatCases(dt ops.DType) []linearCase {
+	var out []linearCase
+	for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 40} {
+		out = append(out, linearCase{m, 150, 70, dt, m%2 == 0})
+	}
+	for _, nk := range [][2]int{{1, 1}, {16, 2}, {17, 3}, {15, 300}, {144, 577}, {300, 255}, {128, 1024}} {
+		for _, m := range []int{1, 2, 5, 11, 29} {
+			out = append(out, linearCase{m, nk[0], nk[1], dt, m != 2})
+		}
+	}
+	return append(out, linearCase{200, 48, 1100, dt, true}, linearCase{1, 1500, 258, dt, false})
+}
+
+func quantizedCases(dt ops.DType) []linearCase {
+	var out []linearCase
+	for m := 1; m <= 14; m++ {
+		out = append(out, linearCase{m, 70 + m, 32 * (1 + m%4), dt, m%2 == 0})
+	}
+	return append(out, linearCase{200, 48, 1120, dt, true}, linearCase{1, 1500, 256, dt, false}, linearCase{1, 16, 1088, dt, false})
+}
+
+func testLinear(t *testing.T, open Open, cases []linearCase) {
+	for _, c := range cases {
 		t.Run(name("%v/%d/%d/%d", c.dt, c.m, c.n, c.k), func(t *testing.T) {
 			agree(t, open, 1e-5, c.run)
 		})
@@ -76,8 +87,8 @@ func testLinear(t *testing.T, open Open) {
 }
 
 // A row alone gives the bits that it gives among others.
-func testLinearInvariance(t *testing.T, open Open) {
-	for _, dt := range weightTypes {
+func testLinearInvariance(t *testing.T, open Open, types []ops.DType) {
+	for _, dt := range types {
 		for _, nk := range [][2]int{{150, 71}, {272, 576}} {
 			if _, quantized := dt.Quant(); quantized {
 				nk[1] = (nk[1] + 31) / 32 * 32

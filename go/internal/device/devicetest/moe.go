@@ -79,7 +79,15 @@ func moeCases() []moeCase {
 }
 
 func testMoE(t *testing.T, open Open) {
-	for _, c := range moeCases() {
+	testMoECases(t, open, moeCases())
+	t.Run("in place", func(t *testing.T) { agree(t, open, 1e-5, moeInPlace) })
+	t.Run("one expert is an mlp", func(t *testing.T) { testOneExpert(t, open) })
+	t.Run("routing", func(t *testing.T) { testRouting(t, open) })
+	t.Run("nan", func(t *testing.T) { testMoENaN(t, open) })
+}
+
+func testMoECases(t *testing.T, open Open, cases []moeCase) {
+	for _, c := range cases {
 		for _, m := range []int{1, 2, 3, 7, 13, 16, 40} {
 			t.Run(name("%d of %d/%dx%d/%v/%d", c.topK, c.n, c.h, c.f, c.dt, m), func(t *testing.T) {
 				tolerance := 1e-5
@@ -93,10 +101,6 @@ func testMoE(t *testing.T, open Open) {
 			})
 		}
 	}
-	t.Run("in place", func(t *testing.T) { agree(t, open, 1e-5, moeInPlace) })
-	t.Run("one expert is an mlp", func(t *testing.T) { testOneExpert(t, open) })
-	t.Run("routing", func(t *testing.T) { testRouting(t, open) })
-	t.Run("nan", func(t *testing.T) { testMoENaN(t, open) })
 }
 
 func moeInPlace(r *rig) []float32 {

@@ -8,8 +8,8 @@ import (
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
-func testEmbed(t *testing.T, open Open) {
-	for _, dt := range weightTypes {
+func testEmbed(t *testing.T, open Open, types []ops.DType) {
+	for _, dt := range types {
 		_, quantized := dt.Quant()
 		for _, h := range []int{1, 7, 16, 64, 129, 160} {
 			if quantized && h%32 != 0 {

@@ -12,6 +12,7 @@ import (
 	"math"
 
 	"github.com/minisgl/minisgl/go/internal/device"
+	"github.com/minisgl/minisgl/go/internal/float8"
 	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
@@ -54,16 +55,20 @@ func (d *Device) Read(dst []byte, src ops.Addr) error {
 }
 
 // Load stores a weight as its rows, one after the other; a quantized one as the
-// float32 values that its codes stand for.
+// float32 values that its codes stand for, and one of F8 as the BF16 values.
 func (d *Device) Load(w device.Weight) (ops.Tensor, error) {
 	if err := w.Check(maxDim, maxDim); err != nil {
 		return ops.Tensor{}, fmt.Errorf("ref: %w", err)
 	}
-	addr, err := d.mem.alloc(int64(w.Rows) * int64(w.Cols) * int64(w.DType.Size()))
+	stored := w.DType
+	if stored == ops.F8 {
+		stored = ops.BF16
+	}
+	addr, err := d.mem.alloc(int64(w.Rows) * int64(w.Cols) * int64(stored.Size()))
 	if err != nil {
 		return ops.Tensor{}, err
 	}
-	t := ops.New(addr, w.Rows, w.Cols, w.DType)
+	t := ops.New(addr, w.Rows, w.Cols, stored)
 	for r := range w.Rows {
 		d.mem.view(t).setRow(r, values(w, r))
 	}
@@ -78,6 +83,14 @@ func values(w device.Weight, r int) []float32 {
 		w.Quant(row, r)
 		for c := range out {
 			out[c] = row.Value(q, c)
+		}
+		return out
+	}
+	if w.Float8 != nil {
+		codes, scales := make([]uint8, w.Cols), make([]float32, w.Groups())
+		w.Float8(codes, scales, r)
+		for c, code := range codes {
+			out[c] = float8.Float32(code) * scales[c/ops.F8Group]
 		}
 		return out
 	}
