@@ -63,8 +63,14 @@ cuda: setup ## The program and the Python module for GPUs; nvcc comes from PyPI 
 .PHONY: cuda-check
 cuda-check: setup ## What of the CUDA device can be proven without a GPU
 	@scripts/cuda.sh check
-	$(MAKE) -j$$(getconf _NPROCESSORS_ONLN) -C kernels/test emu
+	@$(MAKE) --no-print-directory --output-sync=target -j$$(getconf _NPROCESSORS_ONLN) cuda-kernels cuda-models
+
+# The emulation's time is that of one core: it runs one thread after the other.
+.PHONY: cuda-kernels cuda-models
+cuda-kernels:
 	go test -race -timeout 30m ./go/internal/device/cuda
+cuda-models:
+	$(MAKE) -C kernels/test emu
 	go test -race -run TestCUDA ./go/internal/engine ./go/llm
 	go test -race ./go/internal/nccl
 
