@@ -37,7 +37,7 @@ func draw(path, model string, cells []cell) error {
 		if err := plotutil.AddLinePoints(p, panel.lines(cells)...); err != nil {
 			return fmt.Errorf("scaling: %w", err)
 		}
-		p.Y.Min = 0
+		p.Y.Min, p.Y.Max = 0, 1.4*p.Y.Max // with room for the legend
 		all = append(all, p)
 	}
 	return curve.Write(path, all)

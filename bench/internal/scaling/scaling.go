@@ -111,6 +111,9 @@ func (c *config) measureThreads(ctx context.Context, threads int) (cells []cell,
 		return nil, program.Usage(fmt.Errorf("%d tokens of one request do not fit: the model takes %d", tokens, info.MaxSeqLen))
 	}
 	measure := func(batch, depth, steps int) error {
+		if steps > 0 && slices.ContainsFunc(cells, func(c cell) bool { return c.batch == batch && c.depth == depth }) {
+			return nil // both lists have it
+		}
 		speed, err := measure(ctx, eng, max(1, batch), depth, steps)
 		cells = append(cells, cell{threads, batch, depth, speed})
 		return err
