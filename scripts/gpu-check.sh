@@ -88,7 +88,10 @@ workload() {
 }
 
 steps_of_decoding() {
-  "$program" bench --model models/qwen3 --dummy-weight --device "$device" --page-size 256 --cases "1x32+64,64x$((length / 2))+64" --repeat 1
+  for types in "" "--quantization fp8 --kv-cache-dtype fp8"; do
+    # shellcheck disable=SC2086
+    "$program" bench --model models/qwen3 --dummy-weight --device "$device" --page-size 256 --cases "1x32+64,64x$((length / 2))+64" --repeat 1 $types
+  done
 }
 
 options() {
@@ -110,8 +113,8 @@ run() {
   step tokens 40 bash -c 'set -e; same_tokens'
   step metamorphic 40 bash -c 'set -e; metamorphic'
   step workload 45 bash -c workload
-  step decode 20 bash -c steps_of_decoding
-  step options 50 bash -c options
+  step decode 30 bash -c steps_of_decoding
+  step options 40 bash -c options
   step sanitizer 20 bash -c sanitize
   echo "== all: $SECONDS s"
   exit $failed

@@ -22,20 +22,16 @@ func Float32(b uint8) float32 {
 
 // Round rounds to the nearest value, to the even one of two. What is too large becomes Largest, and a NaN stays one.
 func Round(x float32) uint8 {
-	sign, magnitude := uint8(0), math.Abs(float64(x))
-	if math.Signbit(float64(x)) {
-		sign = 0x80
-	}
+	bits := math.Float32bits(x)
+	sign, magnitude := uint8(bits>>24)&0x80, bits&0x7fffffff
 	switch {
-	case x != x:
+	case magnitude > 0x7f800000:
 		return sign | nan
-	case magnitude >= Largest:
+	case magnitude >= 0x43e00000: // 448
 		return sign | nan - 1
-	case magnitude == 0:
-		return sign
+	case magnitude < 0x3c800000: // 2^-6: adding 2^14 leaves multiples of 2^-9 in the mantissa
+		return sign | uint8(math.Float32bits(math.Float32frombits(magnitude)+0x1p14)-0x46800000)
 	}
-	_, exponent := math.Frexp(magnitude) // magnitude is in [1/2, 1) · 2^exponent
-	exponent = max(exponent, -5)         // below 2^-6 values are evenly spaced
-	steps := math.RoundToEven(math.Ldexp(magnitude, 4-exponent))
-	return sign | uint8(int(steps)+(exponent+5)<<3)
+	const bias = (127 - 7) << 23 // the exponents' difference
+	return sign | uint8((magnitude-bias+0x7ffff+magnitude>>20&1)>>20)
 }

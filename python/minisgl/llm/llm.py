@@ -56,7 +56,8 @@ class LLM:
         dtype: What to compute with: ``"bfloat16"``, ``"float16"``, ``"float32"``, ``"auto"``, or a
             ``torch.dtype`` of one of these. Quantized weights are computed with as they
             are, unless it is ``"float32"`` or the option ``quantization`` is ``"none"``;
-            ``quantization="int8"`` or ``"int4"`` quantizes others when they are loaded.
+            ``quantization="int8"`` or ``"int4"``, and ``"fp8"`` on a GPU, quantizes others when
+            they are loaded.
         **kwargs: ``device`` ("cpu"), ``num_threads``, ``max_running_req``,
             ``max_seq_len_override``, ``num_page_override``, ``page_size``,
             ``max_extend_tokens``, ``memory_ratio``, ``cache_type`` ("radix", "naive"),

@@ -9,13 +9,16 @@ import (
 	"github.com/minisgl/minisgl/go/internal/device/devicetest"
 )
 
-// scripts/gpu-check.sh runs it where there is a GPU; this build starts nowhere else.
-func TestDevice(t *testing.T) {
-	devicetest.Run(t, func() (device.Device, error) {
-		devs, _, err := Open(1, 0)
-		if err != nil {
-			return nil, err
-		}
-		return devs[0], nil
-	})
+// scripts/gpu-check.sh runs these where there is a GPU; this build starts nowhere else.
+
+func TestDevice(t *testing.T) { devicetest.Run(t, open) }
+
+func TestFloat8(t *testing.T) { devicetest.Float8(t, open) }
+
+func open() (device.Device, error) {
+	devs, _, err := Open(1, 0)
+	if err != nil {
+		return nil, err
+	}
+	return devs[0], nil
 }
