@@ -4,6 +4,11 @@
 
 #include "internal.h"
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #if defined(__x86_64__)
 static int has_avx2(void) {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
@@ -17,6 +22,8 @@ static int has_avx512(void) {
 }
 
 static int has_avx512_bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+#elif defined(__aarch64__)
+static int has_neon_dot(void) { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 #endif
 
 int msgl_choose_kernels(const msgl_kernels **out) {
@@ -27,6 +34,8 @@ int msgl_choose_kernels(const msgl_kernels **out) {
   if (has_avx512_bf16()) have[n++] = &msgl_kernels_avx512_bf16;
   if (has_avx512()) have[n++] = &msgl_kernels_avx512;
   if (has_avx2()) have[n++] = &msgl_kernels_avx2;
+#elif defined(__aarch64__)
+  if (has_neon_dot()) have[n++] = &msgl_kernels_neon_dot;
 #endif
   have[n++] = &msgl_kernels_portable;
   const char *name = getenv("MINISGL_CPU_ISA");

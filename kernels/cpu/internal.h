@@ -57,6 +57,8 @@ typedef struct {
 extern const msgl_kernels msgl_kernels_portable;
 #if defined(__x86_64__)
 extern const msgl_kernels msgl_kernels_avx2, msgl_kernels_avx512, msgl_kernels_avx512_bf16;
+#elif defined(__aarch64__)
+extern const msgl_kernels msgl_kernels_neon_dot;
 #endif
 
 // Sets *out to the kernels that msgl_isa names.

@@ -27,9 +27,9 @@ ALWAYS vi vset1i(int32_t x) { return (vi)vset1(0) + x; }
 // bits (8 * 2 * 15 * 127 = 30480). Codes of 8 bits are widened, two columns at a
 // time, and summed in 32 bits.
 ALWAYS int x_code_bytes(int bits) { return bits == 8 ? 2 : 1; }
-ALWAYS vi sum_begin(int bits, int32_t start) { return bits == 8 ? vset1i(start) : vset1i(0); }
-ALWAYS vi sum_add(int bits, vi s, vu w, vi x) {
-  if (bits == 8) {
+ALWAYS vi sum_begin(const msgl_quant *q, int32_t start) { return q->bits == 8 ? vset1i(start) : vset1i(0); }
+ALWAYS vi sum_add(const msgl_quant *q, vi s, vu w, vi x) {
+  if (q->bits == 8) {
     s += (vi)_mm256_madd_epi16((__m256i)w, (__m256i)x);
   } else {
     s = (vi)_mm256_add_epi16((__m256i)s, _mm256_maddubs_epi16((__m256i)w, (__m256i)x));
@@ -38,20 +38,32 @@ ALWAYS vi sum_add(int bits, vi s, vu w, vi x) {
   __asm__("" : "+x"(s));
   return s;
 }
-ALWAYS vi sum_end(int bits, vi s, int32_t start) {
-  return bits == 8 ? s : (vi)_mm256_madd_epi16((__m256i)s, _mm256_set1_epi16(1)) + start;
+ALWAYS vi sum_end(const msgl_quant *q, vi s, int32_t start) {
+  return q->bits == 8 ? s : (vi)_mm256_madd_epi16((__m256i)s, _mm256_set1_epi16(1)) + start;
 }
 #else
 ALWAYS int x_code_bytes(int bits) {
   (void)bits;
   return 1;
 }
-ALWAYS vi sum_begin(int bits, int32_t start) {
-  (void)bits;
+#if defined(MSGL_ISA_NEON_DOT)
+// Both sides of the instruction are signed, so codes of 8 bits meet x less 128. Where that is
+// their zero, it is what the start takes off; where groups have minima, 64 times x goes in, twice.
+ALWAYS vi sum_begin(const msgl_quant *q, int32_t start) { return vset1i(q->bits == 8 ? 0 : start); }
+ALWAYS vi dot_bytes(vi s, vu w, vi x) { return (vi)vdotq_s32((int32x4_t)s, (int8x16_t)w, (int8x16_t)x); }
+ALWAYS vi sum_add(const msgl_quant *q, vi s, vu w, vi x) {
+  if (q->bits == 4) return dot_bytes(s, w, x);
+  const vu half = (vu)vset1i(0x40404040);
+  s = dot_bytes(s, w ^ 0x80808080u, x);
+  return q->minimum ? dot_bytes(dot_bytes(s, half, x), half, x) : s;
+}
+#else
+ALWAYS vi sum_begin(const msgl_quant *q, int32_t start) {
+  (void)q;
   return vset1i(start);
 }
-ALWAYS vi sum_add(int bits, vi s, vu w, vi x) {
-  (void)bits;
+ALWAYS vi sum_add(const msgl_quant *q, vi s, vu w, vi x) {
+  (void)q;
 #if defined(MSGL_ISA_AVX512)
   return (vi)_mm512_dpbusd_epi32((__m512i)s, (__m512i)w, (__m512i)x);
 #else
@@ -59,8 +71,9 @@ ALWAYS vi sum_add(int bits, vi s, vu w, vi x) {
   return s;
 #endif
 }
-ALWAYS vi sum_end(int bits, vi s, int32_t start) {
-  (void)bits, (void)start;
+#endif
+ALWAYS vi sum_end(const msgl_quant *q, vi s, int32_t start) {
+  (void)q, (void)start;
   return s;
 }
 #endif
@@ -130,7 +143,7 @@ ALWAYS void group_sums(const msgl_quant *q, int np, int nb, vi sum[MAX_PANELS][T
       UNROLL for (int b = 0; b < nb; b++) {
         vi xv = vset1i(load_i32(x + 4 * b));
         UNROLL for (int p = 0; p < np; p++) {
-          UNROLL for (int v = 0; v < NV; v++) sum[p][b][v] = sum_add(q->bits, sum[p][b][v], w[p][v], xv);
+          UNROLL for (int v = 0; v < NV; v++) sum[p][b][v] = sum_add(q, sum[p][b][v], w[p][v], xv);
         }
       }
       x += 4 * nb;
@@ -157,7 +170,7 @@ ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][
     UNROLL for (int b = 0; b < nb; b++) {
       int32_t start = q.minimum ? 0 : load_i32(rest + (g * nb + b) * 4);
       UNROLL for (int p = 0; p < np; p++) {
-        UNROLL for (int v = 0; v < NV; v++) sum[p][b][v] = sum_begin(q.bits, start);
+        UNROLL for (int v = 0; v < NV; v++) sum[p][b][v] = sum_begin(&q, start);
       }
     }
     group_sums(&q, np, nb, sum, w + step.head + g * group_bytes, panel, x + (size_t)(g * q.group * row_bytes * nb), ahead, stream);
@@ -167,7 +180,7 @@ ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][
         vf minimum = q.minimum ? group_scale(&q, w + (size_t)p * panel, g, 1, v) : scale;
         UNROLL for (int b = 0; b < nb; b++) {
           vf both = scale * vset1(scales[g * q.group / MSGL_X_GROUP * nb + b]);
-          vi total = sum_end(q.bits, sum[p][b][v], q.minimum ? 0 : load_i32(rest + (g * nb + b) * 4));
+          vi total = sum_end(&q, sum[p][b][v], q.minimum ? 0 : load_i32(rest + (g * nb + b) * 4));
           acc[p][b][v] = vfma(__builtin_convertvector(total, vf), both, acc[p][b][v]);
           if (q.minimum) acc[p][b][v] = vfma(minimum, vset1(((const float *)rest)[g * nb + b]), acc[p][b][v]);
         }

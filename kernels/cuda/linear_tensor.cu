@@ -21,7 +21,7 @@ enum {
   HALVES_THREADS = 256,
 };
 
-// Bytes of a panel's chunk, and of all its columns; where a chunk ends that is not whole.
+// Bytes of a panel: of a tile, of a chunk, of all K columns, of which bf16's last chunk may not be whole.
 template <int DTYPE> struct Panels;
 
 template <> struct Panels<MSGL_BF16> {

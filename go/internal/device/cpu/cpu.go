@@ -61,7 +61,7 @@ func Cores() int { return physicalCores() }
 func (d *Device) Name() string { return "cpu" }
 
 // ISA returns the instruction set of the kernels: "avx512_bf16", "avx512",
-// "avx2", "portable".
+// "avx2", on Arm "neon_dot", "portable".
 func (d *Device) ISA() string {
 	name, err := kernels.ISA()
 	if err != nil {
