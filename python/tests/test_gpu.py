@@ -15,8 +15,7 @@ COUNT = "int cuDeviceGetCount(int *count) {{ *count = {}; return 0; }}"
 CHOOSE = """
 import importlib.util, logging, sys
 from minisgl import _gpu
-if sys.argv[1] == "built":
-    importlib.util.find_spec = lambda name: name
+importlib.util.find_spec = lambda name: name if sys.argv[1] == "built" else None
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 print(_gpu.native_module())
 """
