@@ -163,8 +163,6 @@ rm -f "$library"
 for dir in "$(dirname "$nvcc")"/../{lib64,lib,targets/x86_64-linux/lib}; do
   [ ! -f "$dir/libcudart_static.a" ] || ln -sf "$(realpath "$dir/libcudart_static.a")" "$root/build/lib/"
 done
-mkdir -p "$(dirname "$shared")"
-cc -shared -o "$shared" -Wl,--whole-archive "$library" -Wl,--no-whole-archive -L"$root/build/lib" -lcudart_static -lstdc++ -lpthread -ldl -lrt
 report >"$objects/report.txt"
 printf '%-44s %-8s %9s %9s %8s\n' kernel target registers shared spilled
 cat "$objects/report.txt"
@@ -180,6 +178,8 @@ run_go build -tags cuda -o "$root/bin/minisgl-cuda" .
 if [ "$mode" = check ]; then
   run_go vet -tags cuda . ./machine ./minisgl-bench-cuda ./native github.com/minisgl/minisgl/go/internal/device/cuda github.com/minisgl/minisgl/kernels/cuda
 else
+  mkdir -p "$(dirname "$shared")"
+  cc -shared -o "$shared" -Wl,--whole-archive "$library" -Wl,--no-whole-archive -L"$root/build/lib" -lcudart_static -lstdc++ -lpthread -ldl -lrt
   with_driver "$root/scripts/native.sh" cuda
-  cp "$shared" "$root/python/minisgl/_native/"
+  install "$shared" "$root/python/minisgl/_native/"  # a new file: a running Python may have the old one mapped
 fi

@@ -45,16 +45,22 @@ func TestCUDAAttention(t *testing.T) {
 	}
 }
 
+// smallWorkload cuts a workload down: the emulation is slow.
+func smallWorkload(n int) []llm.Request {
+	reqs := workload(n)
+	for i := range reqs {
+		reqs[i].TokenIDs = reqs[i].TokenIDs[:min(len(reqs[i].TokenIDs), 12+i)]
+		reqs[i].Params.MaxTokens = min(reqs[i].Params.MaxTokens, 6)
+	}
+	return reqs
+}
+
 // TestCUDAMetamorphic: on the emulation of GPUs one workload gives the same tokens with
 // graphs and without, in batches of other sizes, on pages of other sizes, with overlap and
 // without, and on two ranks.
 func TestCUDAMetamorphic(t *testing.T) {
 	emulateGPUs(t)
-	reqs := workload(6)
-	for i := range reqs {
-		reqs[i].TokenIDs = reqs[i].TokenIDs[:min(len(reqs[i].TokenIDs), 12+i)]
-		reqs[i].Params.MaxTokens = min(reqs[i].Params.MaxTokens, 6)
-	}
+	reqs := smallWorkload(6)
 	base := llm.Config{Model: tinyModel, Device: "cuda", DType: "bfloat16", MaxSeqLenOverride: 64, MaxRunningReq: 5, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0)}
 	want := tokens(t, open(t, base), reqs)
 	for i, change := range []func(c *llm.Config){
@@ -79,11 +85,7 @@ func TestCUDAMetamorphic(t *testing.T) {
 // batches, on one GPU or two, and other ones than bfloat16's.
 func TestCUDAFloat8(t *testing.T) {
 	emulateGPUs(t)
-	reqs := workload(4)
-	for i := range reqs {
-		reqs[i].TokenIDs = reqs[i].TokenIDs[:min(len(reqs[i].TokenIDs), 12+i)]
-		reqs[i].Params.MaxTokens = min(reqs[i].Params.MaxTokens, 6)
-	}
+	reqs := smallWorkload(4)
 	base := llm.Config{
 		Model: tinyModel, Device: "cuda", DType: "bfloat16", Quantization: "fp8", MaxSeqLenOverride: 64, MaxRunningReq: 4, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0),
 	}

@@ -1,7 +1,6 @@
 package weights
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -37,10 +36,10 @@ type float8Config struct {
 // moduleGroup is a group of modules that are quantized alike.
 type moduleGroup struct {
 	Weights struct {
-		Bits      int             `json:"num_bits"`
-		Type      string          `json:"type"`
-		Symmetric *bool           `json:"symmetric"`
-		Block     json.RawMessage `json:"block_structure"`
+		Bits      int    `json:"num_bits"`
+		Type      string `json:"type"`
+		Symmetric *bool  `json:"symmetric"`
+		Block     []int  `json:"block_structure"`
 	} `json:"weights"`
 }
 
@@ -52,10 +51,8 @@ func (q *quantization) readFloat8() error {
 			return fmt.Errorf("%s: quantization_config, %s: weights of type %q and %d bits are not supported, only symmetric ones of type float and 8 bits",
 				configFile, name, w.Type, w.Bits)
 		}
-		if len(w.Block) > 0 && string(w.Block) != "null" {
-			if err := json.Unmarshal(w.Block, &q.Block); err != nil {
-				return fmt.Errorf("%s: quantization_config, %s: block_structure: %w", configFile, name, err)
-			}
+		if w.Block != nil {
+			q.Block = w.Block
 		}
 	}
 	if q.Method == compressedMethod && len(q.Groups) == 0 {
