@@ -43,6 +43,9 @@ func fail(kind, format string, args ...any) *kindError {
 	return &kindError{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
+// shutDown is the error of what uses an engine after its end.
+func shutDown() *kindError { return fail(kindClosed, "the engine was shut down") }
+
 // guard ends every exported function: a panic must not cross into Python, where
 // it would end the process, and an error must say of which kind it is.
 func guard(err *error) {
@@ -71,7 +74,9 @@ func classify(err error) *kindError {
 		return fail(kindPermission, "%v", err)
 	case errors.As(err, &invalid):
 		return &kindError{Kind: kindInvalid, Field: invalid.Field, Message: invalid.Message}
-	case errors.Is(err, llm.ErrClosed), errors.Is(err, llm.ErrDraining):
+	case errors.Is(err, llm.ErrClosed): // as where the engine is gone already
+		return shutDown()
+	case errors.Is(err, llm.ErrDraining):
 		return fail(kindClosed, "%v", err)
 	case errors.Is(err, context.Canceled):
 		return fail(kindCanceled, "%v", err)

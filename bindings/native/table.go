@@ -50,7 +50,7 @@ func (t *table[T]) len() int {
 func engineOf(id int64) (*engine, error) {
 	e, ok := engines.get(id)
 	if !ok {
-		return nil, fail(kindClosed, "the engine was shut down")
+		return nil, shutDown()
 	}
 	return e, nil
 }
