@@ -229,11 +229,20 @@ func do(s *Server, method, path, body string) *httptest.ResponseRecorder {
 
 const chatPath = "/v1/chat/completions"
 
-// listen serves on a port of this machine until the test ends.
+// listen serves on a port of this machine until the test ends. The test waits for the handlers of
+// WebSockets, too, of which httptest knows nothing: they write to the test's log.
 func listen(t *testing.T, s *Server) (url string, client *http.Client) {
 	t.Helper()
-	hs := httptest.NewServer(s)
-	t.Cleanup(hs.Close)
+	var handlers sync.WaitGroup
+	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handlers.Add(1)
+		defer handlers.Done()
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		hs.Close()
+		handlers.Wait()
+	})
 	return hs.URL, hs.Client()
 }
 
