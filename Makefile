@@ -54,7 +54,7 @@ test-models: setup ## What of the models is too slow for test: every file form, 
 
 .PHONY: test-c
 test-c: ## The kernels under ASan and UBSan
-	$(MAKE) -j$$(getconf _NPROCESSORS_ONLN) -C kernels/test asan
+	@scripts/test-c.sh
 
 .PHONY: cuda
 cuda: setup ## The program and the Python module for GPUs; nvcc comes from PyPI if there is none (no GPU needed)
