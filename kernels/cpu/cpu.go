@@ -34,7 +34,7 @@ var codes = map[C.int]error{
 	C.MSGL_ERR_KIND:   errors.New("unknown kind of operation"),
 	C.MSGL_ERR_DTYPE:  errors.New("an operand's element type is not supported"),
 	C.MSGL_ERR_SHAPE:  errors.New("an operand is missing or its shape does not fit"),
-	C.MSGL_ERR_ISA:    errors.New("MINISGL_CPU_ISA names an instruction set that this machine lacks; use avx512_bf16, avx512, avx2, neon_dot (Arm) or portable"),
+	C.MSGL_ERR_ISA:    errors.New("MINISGL_CPU_ISA names an instruction set that this machine lacks; use amx, avx512_bf16, avx512, avx2, on Arm neon_i8mm, neon_dot, or portable"),
 	C.MSGL_ERR_INDEX:  errors.New("an index operand (ids, rows, slots, positions, pages) is out of range"),
 }
 
@@ -171,8 +171,8 @@ func PackQuant(dst unsafe.Pointer, codes []uint8, scales, minima []float32, cols
 	return nil
 }
 
-// ISA names the instruction set that a new pool uses: "avx512_bf16", "avx512",
-// "avx2", on Arm "neon_dot", or "portable".
+// ISA names the instruction set that a new pool uses: "amx", "avx512_bf16", "avx512",
+// "avx2", on Arm "neon_i8mm", "neon_dot", or "portable".
 func ISA() (string, error) {
 	var name *C.char
 	if err := codeErr(C.msgl_isa(&name)); err != nil {

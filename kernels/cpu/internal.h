@@ -16,6 +16,8 @@
 
 enum {
   MSGL_PANEL = 16,            // outputs of a packed panel
+  MSGL_MAX_PANELS = 8,        // that LINEAR computes together
+  MSGL_TILE_COLS = 32,        // columns of a tile of x in bf16
   MSGL_QUANT_STEP = 64,       // columns of a step of a quantized weight
   MSGL_X_GROUP = 32,          // values of x that share a scale when they meet a quantized weight
   MSGL_PACK_COLS = 256,       // columns of one item when x is packed
@@ -47,7 +49,9 @@ typedef struct {
   int linear_rows;  // rows of x that LINEAR keeps in registers
   int quant_rows[2];  // the same for quantized weights, with codes of 8 and of 4 bits
   int (*x_bytes)(int dtype);  // of one row of x, as LINEAR packs it, for a step of a weight's columns
-  msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked;
+  msgl_phase_fn embed, rms_norm, linear_pack, linear_stream, linear_blocked, linear_best;
+  int tile_rows;              // rows of x that LINEAR computes together on tiles, for weights of bf16; 0: there are none
+  msgl_phase_fn tile_pack, tile_linear;
   msgl_phase_fn rope_store, attention, attention_merge, act_mul, gather_rows, sample, adjust, mask, logprobs;
   msgl_phase_fn probe_read, probe_fma;
   int64_t probe_flops;  // of an item of probe_fma
@@ -58,11 +62,24 @@ extern const msgl_kernels msgl_kernels_portable;
 #if defined(__x86_64__)
 extern const msgl_kernels msgl_kernels_avx2, msgl_kernels_avx512, msgl_kernels_avx512_bf16;
 #elif defined(__aarch64__)
-extern const msgl_kernels msgl_kernels_neon_dot;
+extern const msgl_kernels msgl_kernels_neon_dot, msgl_kernels_neon_i8mm;
+#endif
+
+// Whether the compiler has AMX.
+#if defined(__x86_64__) && (__GNUC__ >= 11 || defined(__clang__))
+#define MSGL_AMX
+// Has kernels multiply weights of bf16 on tiles, and calls them "amx".
+void msgl_add_amx(msgl_kernels *kernels);
 #endif
 
 // Sets *out to the kernels that msgl_isa names.
 int msgl_choose_kernels(const msgl_kernels **out);
+
+// A row's largest logit.
+typedef struct {
+  float logit;
+  int32_t id;
+} msgl_best;
 
 // How LINEAR splits the rows of x that it computes in one pass: `blocks` blocks of
 // block_rows rows (the last may have fewer); `group` consecutive blocks are computed
@@ -73,6 +90,7 @@ typedef struct {
   int block_rows, blocks, group;
   int packed;        // whether x was packed into job->shared
   int64_t row_bytes; // of a packed row of x
+  msgl_best *best;   // [rows, panels]: what LINEAR leaves for the SAMPLE behind it instead of its outputs, or NULL
 } msgl_linear_plan;
 
 // One task of ATTENTION: rows of one request, under some of its heads, against
@@ -130,15 +148,16 @@ struct msgl_job {
   msgl_attn_plan attn;
   msgl_moe_plan moe;
   int64_t next_row;        // not 0: the operation goes on from this row, and is to be planned again
+  int nops;                // operations that the phases run: one, or LINEAR and the SAMPLE behind it
   char *shared;            // scratch that all threads read
   char *own;               // scratch of the threads, own_bytes each
   size_t own_bytes;
   size_t shared_cap, own_cap;
 };
 
-// Checks an operation and sets job's phases. Reads the index operands, so the
-// operations before it must have run.
-int msgl_plan(msgl_job *job, const msgl_op *op);
+// Checks the first of the n operations that are left and sets job's phases. Reads the
+// index operands, so the operations before it must have run.
+int msgl_plan(msgl_job *job, const msgl_op *op, int n);
 
 // Grows job->shared to at least `bytes`, or the threads' own scratch to `bytes` each.
 int msgl_need_shared(msgl_job *job, size_t bytes);

@@ -25,6 +25,7 @@ const msgl_kernels KERNELS(MSGL_ISA) = {
     .linear_pack = linear_pack,
     .linear_stream = linear_stream,
     .linear_blocked = linear_blocked,
+    .linear_best = linear_best,
     .rope_store = rope_store,
     .attention = attention,
     .attention_merge = attention_merge,

@@ -41,7 +41,6 @@ ALWAYS int stream_panels(int quant, int rows) { return rows == 1 && !quant ? 2 :
 #define ROWS_7_12(X, T, np) X(T, np, 7) X(T, np, 8) X(T, np, 9) X(T, np, 10) X(T, np, 11) X(T, np, 12)
 
 enum {
-  MAX_PANELS = 8,
   TILE_ROWS = 12,     // the most that any tile has
   LINE = 64,
   AHEAD = 8192,       // bytes that a stream is prefetched ahead
@@ -73,20 +72,33 @@ ALWAYS vf weights(int dtype, const char *w, int half, int v) {
 }
 
 #if defined(MSGL_BF16_DOT)
-// One pair of columns for every accumulator. The instruction adds the second
-// product, then the first, each exact and each sum rounded: pair_step's bits.
-ALWAYS void dot_step(int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel, const char *x) {
-  vu wv[MAX_PANELS];
-  UNROLL for (int p = 0; p < np; p++) wv[p] = vldu(w + (size_t)p * panel);
+#if defined(MSGL_ISA_AVX512)
+// Adds the second product, then the first, each exact and each sum rounded: pair_step's bits.
+ALWAYS vf dot_pair(vf sum, vu w, vi x) { return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x); }
+#else
+// Adds the sum of both products; Arm rounds both sums its own way.
+ALWAYS vf dot_pair(vf sum, vu w, vi x) {
+  return (vf)vbfdotq_f32((float32x4_t)sum, vreinterpretq_bf16_u32((uint32x4_t)w), vreinterpretq_bf16_s32((int32x4_t)x));
+}
+#endif
+
+// One pair of columns for every accumulator.
+ALWAYS void dot_step(int np, int nb, vf acc[MSGL_MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel, const char *x) {
+  vu wv[MSGL_MAX_PANELS][NV];
+  UNROLL for (int p = 0; p < np; p++) {
+    UNROLL for (int v = 0; v < NV; v++) wv[p][v] = vldu(w + (size_t)p * panel + v * VW * 4);
+  }
   UNROLL for (int b = 0; b < nb; b++) {
-    __m512bh xv = (__m512bh)vset1i(load_i32(x + 4 * b));
-    UNROLL for (int p = 0; p < np; p++) acc[p][b][0] = (vf)_mm512_dpbf16_ps((__m512)acc[p][b][0], (__m512bh)wv[p], xv);
+    vi xv = vset1i(load_i32(x + 4 * b));
+    UNROLL for (int p = 0; p < np; p++) {
+      UNROLL for (int v = 0; v < NV; v++) acc[p][b][v] = dot_pair(acc[p][b][v], wv[p][v], xv);
+    }
   }
 }
 #endif
 
 // One pair of columns: two multiply-adds for every accumulator.
-ALWAYS void pair_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel,
+ALWAYS void pair_step(int dtype, int np, int nb, vf acc[MSGL_MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel,
                       const char *packed) {
 #if defined(MSGL_BF16_DOT)
   if (dtype == MSGL_BF16) {
@@ -97,7 +109,7 @@ ALWAYS void pair_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][N
   const float *x = (const float *)packed;
   UNROLL for (int i = 0; i < 2; i++) {
     int half = dtype == MSGL_BF16 ? 1 - i : i;
-    vf wv[MAX_PANELS][NV];
+    vf wv[MSGL_MAX_PANELS][NV];
     UNROLL for (int p = 0; p < np; p++) {
       UNROLL for (int v = 0; v < NV; v++) wv[p][v] = weights(dtype, w + (size_t)p * panel, half, v);
     }
@@ -119,7 +131,7 @@ ALWAYS void prefetch_panels(int dtype, int np, const char *p, size_t panel) {
 
 // All steps, prefetching AHEAD bytes ahead in every stream; at a panel's end that
 // is the start of the panel that the stream goes on with, np panels further.
-ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const linear_tile *t) {
+ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MSGL_MAX_PANELS][TILE_ROWS][NV], const linear_tile *t) {
   const msgl_step step = msgl_step_of(dtype);
   const char *w = t->w, *x = t->x, *flags = t->flags;
   int turn = t->steps - AHEAD / step.bytes;
@@ -142,7 +154,7 @@ ALWAYS void stream_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS
   }
 }
 
-ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const linear_tile *t) {
+ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MSGL_MAX_PANELS][TILE_ROWS][NV], const linear_tile *t) {
   const msgl_step step = msgl_step_of(dtype);
   const char *w = t->w, *ahead = t->ahead, *x = t->x, *flags = t->flags;
   for (int k = 0; k < t->steps; k++) {
@@ -167,7 +179,7 @@ ALWAYS void chunk_steps(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS]
 }
 
 ALWAYS void run_tile(int dtype, int stream, int np, int nb, const linear_tile *t) {
-  vf acc[MAX_PANELS][TILE_ROWS][NV];
+  vf acc[MSGL_MAX_PANELS][TILE_ROWS][NV];
   UNROLL for (int p = 0; p < np; p++) {
     UNROLL for (int b = 0; b < nb; b++) {
       UNROLL for (int v = 0; v < NV; v++) {
@@ -295,6 +307,7 @@ typedef struct {
   msgl_step step;
   size_t panel;    // bytes
   int full;        // panels without padding
+  int vocab;       // of the SAMPLE that wants each row's largest logit
 } linear_ctx;
 
 ALWAYS linear_ctx linear_open(const msgl_job *job) {
@@ -304,6 +317,7 @@ ALWAYS linear_ctx linear_open(const msgl_job *job) {
   c.x = c.plan->packed ? job->shared : (const char *)msgl_row(&op->t[1], c.plan->row);
   c.panel = msgl_panel_bytes(c.plan->steps, c.w->dtype);
   c.full = c.w->rows / MSGL_PANEL;
+  if (c.plan->best) c.vocab = op[1].i[0];
   return c;
 }
 
@@ -318,6 +332,46 @@ static void store_partial(const linear_ctx *c, const float *tile, int64_t row, i
   for (int64_t b = 0; b < rows; b++) {
     float *out = msgl_row(&c->dst, row + b) + first;
     for (int i = 0; i < n; i++) out[i] = bias ? tile[b * LANES + i] + bias[i] : tile[b * LANES + i];
+  }
+}
+
+// The largest of a panel's logits, of equals the first; the panel's first has this id. A NaN counts as -inf.
+ALWAYS msgl_best best_of_panel(const float *x, int id) {
+  static const float places[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  vf most = vset1(-INFINITY), place = vset1(0);
+  UNROLL for (int v = 0; v < NV; v++) most = vmax(vld(x + v * VW), most);
+  FOLD_ALL(most, vmax);
+  // The larger, the further in front.
+  UNROLL for (int v = 0; v < NV; v++) place = vmax((vf)((vi)(vset1(LANES) - vld(places + v * VW)) & (vi)(vld(x + v * VW) == most)), place);
+  FOLD_ALL(place, vmax);
+  return (msgl_best){most[0], place[0] > 0 ? id + LANES - (int)place[0] : id};
+}
+
+// The same of n < 16 logits.
+static msgl_best best_of_part(const float *x, int64_t n, int id) {
+  float part[LANES];
+  for (int i = 0; i < LANES; i++) part[i] = i < n ? x[i] : -INFINITY;
+  return best_of_panel(part, id);
+}
+
+// Keeps the best of each panel's outputs. tile: [rows][np * 16]
+static void keep_best(const linear_ctx *c, const float *tile, int64_t p, int np, int64_t row, int64_t rows) {
+  int64_t panels = msgl_ceil_div(c->w->rows, MSGL_PANEL);
+  for (int64_t b = 0; b < rows; b++) {
+    for (int i = 0; i < np; i++) {
+      int64_t first = (p + i) * MSGL_PANEL, n = c->vocab - first;
+      const float *x = tile + (b * np + i) * LANES;
+      c->plan->best[(row + b) * panels + p + i] = n < LANES ? best_of_part(x, n, (int)first) : best_of_panel(x, (int)first);
+    }
+  }
+}
+
+// What becomes of outputs that went to a thread's own memory.
+static void set_aside(const linear_ctx *c, const float *tile, int64_t p, int np, int64_t row, int64_t rows) {
+  if (c->plan->best) {
+    keep_best(c, tile, p, np, row, rows);
+  } else if (p >= c->full) {
+    store_partial(c, tile, row, rows);
   }
 }
 
@@ -342,11 +396,12 @@ static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t
     split_x(&t, c.x, c.plan, 0, rows, c.w->dtype);
     t.ahead = t.w + AHEAD;
     t.ahead_step = c.step.bytes;
-    t.c = partial ? own : msgl_f32(&c.dst) + p * MSGL_PANEL;
-    t.ldc = partial ? LANES : (size_t)c.dst.stride;
+    int aside = partial || c.plan->best;
+    t.c = aside ? own : msgl_f32(&c.dst) + p * MSGL_PANEL;
+    t.ldc = aside ? (size_t)np * LANES : (size_t)c.dst.stride;
     t.bias = !partial && c.bias->addr ? msgl_f32(c.bias) + p * MSGL_PANEL : NULL;
     stream_tile[c.w->dtype](np, rows, &t);
-    if (partial) store_partial(&c, own, 0, rows);
+    set_aside(&c, own, p, np, 0, rows);
     p += np;
   }
 }
@@ -354,14 +409,14 @@ static void linear_stream(const msgl_job *job, int thread, int64_t from, int64_t
 // np panels from p on, for the blocks [block, end).
 static void blocked_panels(const linear_ctx *c, float *own, int64_t p, int np, int block, int end) {
   const msgl_linear_plan *plan = c->plan;
-  int partial = p >= c->full, chunk = (int)msgl_max(1, CHUNK / c->step.bytes);
+  int partial = p >= c->full, aside = partial || plan->best, chunk = (int)msgl_max(1, CHUNK / c->step.bytes);
   int64_t first_row = (int64_t)block * plan->block_rows;
   int64_t end_row = msgl_min((int64_t)end * plan->block_rows, c->dst.rows);
   for (int k = 0; k < plan->steps; k += chunk) {
     linear_tile t = {.w = panel_at(c, p) + (size_t)k * (size_t)c->step.bytes, .panel = c->panel, .begin = k == 0};
     t.steps = (int)msgl_min(chunk, plan->steps - k);
     int last = k + t.steps == plan->steps;
-    t.ldc = partial ? LANES : (size_t)c->dst.stride;
+    t.ldc = aside ? (size_t)np * LANES : (size_t)c->dst.stride;
     t.bias = last && !partial && c->bias->addr ? msgl_f32(c->bias) + p * MSGL_PANEL : NULL;
     // Each block of rows fetches its share of the chunk that comes next.
     const char *next = last ? panel_at(c, p + np) : t.w + (size_t)t.steps * (size_t)c->step.bytes;
@@ -369,13 +424,13 @@ static void blocked_panels(const linear_ctx *c, float *own, int64_t p, int np, i
     for (int64_t row = first_row; row < end_row; row += plan->block_rows) {
       int nb = (int)msgl_min(plan->block_rows, end_row - row);
       split_x(&t, c->x + msgl_packed_rows(plan, row), plan, k, nb, c->w->dtype);
-      t.c = partial ? own + (row - first_row) * LANES : msgl_row(&c->dst, row) + p * MSGL_PANEL;
+      t.c = aside ? own + (row - first_row) * np * LANES : msgl_row(&c->dst, row) + p * MSGL_PANEL;
       t.ahead = next;
       chunk_tile[c->w->dtype](np, nb, &t);
       next += (size_t)t.ahead_step * (size_t)t.steps;
     }
   }
-  if (partial) store_partial(c, own, first_row, end_row - first_row);
+  set_aside(c, own, p, np, first_row, end_row - first_row);
 }
 
 // Items: groups of blocks x panels.

@@ -71,7 +71,8 @@ typedef struct {
 //   RMS_NORM    t: dst f32 [M, H], x f32 [M, H], w f32 [1, H], residual f32 [M, H] or absent   f: eps
 //               residual += x first, then the residual is normalised
 //   LINEAR      t: dst f32 [M, N], x f32 [M, K], w packed [N, K], bias f32 [1, N] or absent
-//               if w is bf16, x is rounded to bf16 first, and of a pair of columns the second is added before the first
+//               if w is bf16, x is rounded to bf16 first, and of a pair of columns the second is added before the first;
+//               amx and neon_i8mm, which multiply bf16 by themselves, have orders of their own
 //               if w is quantized, x is rounded to 8 bits first: each row in groups of 32, scale max|x| / 127; in a
 //               group with a value of more than 12 times the row's root mean square, what that left is rounded again
 //   ROPE_STORE  t: qkv f32 [M, (Q+2KV)D], positions i32 [1, M], slots i32 [1, M], cos|sin f32 [P, D],
@@ -86,6 +87,7 @@ typedef struct {
 //   GATHER_ROWS t: dst f32 [R, H], x f32 [M, H], rows i32 [1, R]
 //   SAMPLE      t: next i32 [1, R], logits f32 [R, V], msgl_sampling as i32 [R, 8], last i32 [1, S]
 //               i: vocab (ids from it on are never drawn)
+//               a submission's last operation may leave the logits unwritten that the LINEAR before it gives
 //   MOE         t: dst f32 [M, H], x f32 [M, H], router logits f32 [M, E], gate|up packed [E * ceil16(2F), H],
 //                  down packed [E * ceil16(H), F]: the experts' weights, each padded to whole panels
 //               i: experts per row, whether their weights are scaled to a sum of one
@@ -165,8 +167,8 @@ int msgl_pack_quant(void *dst, const uint8_t *codes, const float *scales, const 
 // Columns of a row that share a scale; 0 if the type is not a quantized one.
 int msgl_quant_group(int dtype);
 
-// The instruction set that a new pool uses: "avx512_bf16", "avx512", "avx2", "portable": the best
-// that the machine has, or the one that the environment's MINISGL_CPU_ISA names.
+// The instruction set that a new pool uses: "amx", "avx512_bf16", "avx512", "avx2", on Arm "neon_i8mm", "neon_dot",
+// or "portable": the best that the machine has, or the one that the environment's MINISGL_CPU_ISA names.
 int msgl_isa(const char **name);
 
 #endif

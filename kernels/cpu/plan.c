@@ -49,22 +49,60 @@ static int plan_rms_norm(msgl_job *job, const msgl_op *op) {
   return MSGL_OK;
 }
 
-// Rows of x that are computed together may take half of a core's L2 cache.
+static int on_tiles(const msgl_job *job, const msgl_op *op) { return job->kernels->tile_rows > 0 && op->t[2].dtype == MSGL_BF16; }
+
+// Splits rows into blocks of at most `most`. Those that are computed together may take half
+// of a core's L2 cache, a row bytes of it.
+static void split_rows(msgl_linear_plan *p, const msgl_job *job, int64_t rows, int64_t most, int64_t bytes) {
+  p->row = 0;
+  p->rows = rows;
+  p->best = NULL;
+  p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, most));
+  p->blocks = (int)msgl_ceil_div(rows, p->block_rows);
+  p->group = (int)msgl_min(p->blocks, msgl_max(1, job->l2_bytes / 2 / (p->block_rows * bytes)));
+}
+
 void msgl_split_linear(msgl_linear_plan *p, const msgl_job *job, int64_t rows, int64_t cols, int dtype) {
   const msgl_kernels *kernels = job->kernels;
   int bits = msgl_quant_of(dtype).bits, most = bits ? kernels->quant_rows[bits == 4] : kernels->linear_rows;
-  p->row = 0;
-  p->rows = rows;
   p->steps = msgl_steps(cols, dtype);
-  p->block_rows = (int)msgl_ceil_div(rows, msgl_ceil_div(rows, most));
-  p->blocks = (int)msgl_ceil_div(rows, p->block_rows);
   p->row_bytes = msgl_packed_row(kernels, cols, dtype);
-  int64_t block_bytes = (int64_t)p->block_rows * p->steps * kernels->x_bytes(dtype);
-  p->group = (int)msgl_min(p->blocks, msgl_max(1, job->l2_bytes / 2 / block_bytes));
   p->packed = bits || dtype == MSGL_BF16 || rows > 1 || cols % 2;
+  split_rows(p, job, rows, most, (int64_t)p->steps * kernels->x_bytes(dtype));
 }
 
-static int plan_linear(msgl_job *job, const msgl_op *op) {
+// The same on tiles, for which x is packed in rows of whole ones.
+static void split_tiles(msgl_linear_plan *p, const msgl_job *job, int64_t rows, int64_t cols) {
+  p->steps = msgl_steps(cols, MSGL_BF16);
+  p->row_bytes = msgl_ceil_div(cols, MSGL_TILE_COLS) * MSGL_TILE_COLS * 2;
+  p->packed = 1;
+  split_rows(p, job, rows, job->kernels->tile_rows, p->row_bytes);
+}
+
+// Whether LINEAR leaves the largest logit of each panel alone, an eighth of the memory, to the SAMPLE
+// behind it. It does where those are a submission's last operations: nobody else reads the logits then.
+static int ends_greedy(const msgl_job *job, const msgl_op *op, int n) {
+  return n == 2 && job->linear.rows == op->t[0].rows && !op->t[3].addr && !on_tiles(job, op) && msgl_greedy(op, op + 1);
+}
+
+// Lists the phases of a pass, for which there is scratch.
+static void add_linear(msgl_job *job, const msgl_op *op) {
+  const msgl_linear_plan *p = &job->linear;
+  const msgl_kernels *kernels = job->kernels;
+  const msgl_tensor *w = &op->t[2];
+  int64_t panels = msgl_ceil_div(w->rows, MSGL_PANEL), groups = msgl_ceil_div(p->blocks, p->group);
+  int serial_pack = p->rows * w->cols < SERIAL_PACK, serial = p->rows * w->rows * w->cols < 4 * SERIAL_ELEMENTS;
+  if (on_tiles(job, op)) {
+    add_phase(job, kernels->tile_pack, p->rows, 1, serial_pack);
+    add_phase(job, kernels->tile_linear, groups * panels, PANELS_PER_CLAIM, serial);
+    return;
+  }
+  if (p->packed) add_phase(job, kernels->linear_pack, p->blocks * msgl_ceil_div(p->steps, msgl_pack_range(p, w->dtype)), 1, serial_pack);
+  add_phase(job, p->blocks == 1 ? kernels->linear_stream : kernels->linear_blocked, groups * panels, PANELS_PER_CLAIM, serial);
+  if (p->best) add_phase(job, kernels->linear_best, p->rows, 1, p->rows * panels < SERIAL_ELEMENTS);
+}
+
+static int plan_linear(msgl_job *job, const msgl_op *op, int n) {
   const msgl_tensor *dst = &op->t[0], *x = &op->t[1], *w = &op->t[2], *bias = &op->t[3];
   int code = both(packed(w, x->cols), columns(x, MSGL_F32, w->cols));
   code = both(code, both(view(dst, MSGL_F32, x->rows, w->rows), optional(bias, MSGL_F32, 1, w->rows)));
@@ -73,17 +111,22 @@ static int plan_linear(msgl_job *job, const msgl_op *op) {
   int64_t row = job->next_row, most = msgl_max(1, LINEAR_BYTES / msgl_packed_row(job->kernels, w->cols, w->dtype));
   int64_t rows = msgl_min(x->rows - row, most);
   job->next_row = row + rows < x->rows ? row + rows : 0;
-  msgl_split_linear(p, job, rows, w->cols, w->dtype);
+  if (on_tiles(job, op)) {
+    split_tiles(p, job, rows, w->cols);
+  } else {
+    msgl_split_linear(p, job, rows, w->cols, w->dtype);
+  }
   p->row = row;
-  if (p->packed) {
-    if ((code = msgl_need_shared(job, (size_t)msgl_packed_rows(p, rows))) != MSGL_OK) return code;
-    add_phase(job, job->kernels->linear_pack, p->blocks * msgl_ceil_div(p->steps, msgl_pack_range(p, w->dtype)), 1,
-              rows * w->cols < SERIAL_PACK);
+  int greedy = ends_greedy(job, op, n);
+  size_t x_bytes = p->packed ? ((size_t)msgl_packed_rows(p, rows) + 63) / 64 * 64 : 0;
+  size_t best_bytes = greedy ? (size_t)(rows * msgl_ceil_div(w->rows, MSGL_PANEL)) * sizeof *p->best : 0;
+  if ((code = msgl_need_shared(job, x_bytes + best_bytes)) != MSGL_OK) return code;
+  if (greedy) {
+    p->best = (msgl_best *)(job->shared + x_bytes);
+    job->nops = 2;
   }
   if ((code = msgl_need_own(job, msgl_linear_own(p))) != MSGL_OK) return code;
-  int64_t panels = msgl_ceil_div(w->rows, MSGL_PANEL), groups = msgl_ceil_div(p->blocks, p->group);
-  msgl_phase_fn run = p->blocks == 1 ? job->kernels->linear_stream : job->kernels->linear_blocked;
-  add_phase(job, run, groups * panels, PANELS_PER_CLAIM, rows * w->rows * w->cols < 4 * SERIAL_ELEMENTS);
+  add_linear(job, op);
   return MSGL_OK;
 }
 
@@ -266,13 +309,14 @@ static int plan_probe(msgl_job *job, const msgl_op *op) {
   return code;
 }
 
-int msgl_plan(msgl_job *job, const msgl_op *op) {
+int msgl_plan(msgl_job *job, const msgl_op *op, int n) {
   job->op = op;
   job->nphases = 0;
+  job->nops = 1;
   switch (op->kind) {
     case MSGL_EMBED: return plan_embed(job, op);
     case MSGL_RMS_NORM: return plan_rms_norm(job, op);
-    case MSGL_LINEAR: return plan_linear(job, op);
+    case MSGL_LINEAR: return plan_linear(job, op, n);
     case MSGL_ROPE_STORE: return plan_rope_store(job, op);
     case MSGL_ATTENTION: return plan_attention(job, op);
     case MSGL_ACT_MUL: return plan_act_mul(job, op);

@@ -39,12 +39,14 @@ static inline void add_phase(msgl_job *job, msgl_phase_fn run, int64_t items, in
 // Splits `rows` rows of `cols` columns into blocks for LINEAR with weights of the type.
 void msgl_split_linear(msgl_linear_plan *p, const msgl_job *job, int64_t rows, int64_t cols, int dtype);
 
-// Bytes of scratch that a thread needs to run a plan.
+// Bytes of scratch that a thread needs to run a plan: the outputs that don't go to dst.
 static inline size_t msgl_linear_own(const msgl_linear_plan *p) {
-  return (size_t)p->group * (size_t)p->block_rows * MSGL_PANEL * sizeof(float);
+  return (size_t)p->group * (size_t)p->block_rows * (p->best ? MSGL_MAX_PANELS : 1) * MSGL_PANEL * sizeof(float);
 }
 
 // plan_logits.c
+// Whether SAMPLE reads what LINEAR writes, and wants no more of a row than its largest logit.
+int msgl_greedy(const msgl_op *linear, const msgl_op *sample);
 int msgl_plan_sample(msgl_job *job, const msgl_op *op);
 int msgl_plan_adjust(msgl_job *job, const msgl_op *op);
 int msgl_plan_mask(msgl_job *job, const msgl_op *op);

@@ -1,7 +1,7 @@
 // plan_logits.c: checks and phases of the operations on logits.
 #include "plan.h"
 
-int msgl_plan_sample(msgl_job *job, const msgl_op *op) {
+static int check_sample(const msgl_op *op) {
   const msgl_tensor *next = &op->t[0], *logits = &op->t[1], *args = &op->t[2], *last = &op->t[3];
   int vocab = op->i[0];
   int code = both(columns(logits, MSGL_F32, logits->cols), view(next, MSGL_I32, 1, logits->rows));
@@ -14,10 +14,25 @@ int msgl_plan_sample(msgl_job *job, const msgl_op *op) {
     const msgl_sampling *a = (const msgl_sampling *)msgl_row(args, r);
     if (a->slot >= slots) return MSGL_ERR_INDEX;
   }
+  return MSGL_OK;
+}
+
+int msgl_greedy(const msgl_op *linear, const msgl_op *sample) {
+  const msgl_tensor *dst = &linear->t[0], *logits = &sample->t[1];
+  if (sample->kind != MSGL_SAMPLE || logits->addr != dst->addr || logits->rows != dst->rows || logits->stride != dst->stride) return 0;
+  if (check_sample(sample) != MSGL_OK || sample->i[0] > dst->cols) return 0;
+  for (int64_t r = 0; r < logits->rows; r++) {
+    if (((const msgl_sampling *)msgl_row(&sample->t[2], r))->temperature > 0) return 0;
+  }
+  return 1;
+}
+
+int msgl_plan_sample(msgl_job *job, const msgl_op *op) {
+  int code = check_sample(op);
   // A thread's scratch: weights, two lists of ids, the sums of one level of buckets.
-  code = msgl_need_own(job, 3 * 4 * ((size_t)vocab + 64) + MSGL_RADIX_BUCKETS * sizeof(double));
+  if (code == MSGL_OK) code = msgl_need_own(job, 3 * 4 * ((size_t)op->i[0] + 64) + MSGL_RADIX_BUCKETS * sizeof(double));
   if (code != MSGL_OK) return code;
-  add_phase(job, job->kernels->sample, logits->rows, 1, 0);
+  add_phase(job, job->kernels->sample, op->t[1].rows, 1, 0);
   return MSGL_OK;
 }
 

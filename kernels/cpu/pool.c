@@ -141,8 +141,8 @@ static uint32_t advance(msgl_pool *p, uint32_t turn) {
     p->phase = 0;
     p->job.nphases = 0;
     if (p->ns && p->index >= 0) note_time(p);
-    if (p->job.next_row == 0 && ++p->index >= p->nops) return next_idle(turn);
-    p->code = msgl_plan(&p->job, &p->ops[p->index]);
+    if (p->job.next_row == 0 && (p->index += p->job.nops) >= p->nops) return next_idle(turn);
+    p->code = msgl_plan(&p->job, &p->ops[p->index], p->nops - p->index);
     if (p->code != MSGL_OK) return next_idle(turn);
   }
 }

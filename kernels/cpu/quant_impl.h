@@ -66,6 +66,8 @@ ALWAYS vi sum_add(const msgl_quant *q, vi s, vu w, vi x) {
   (void)q;
 #if defined(MSGL_ISA_AVX512)
   return (vi)_mm512_dpbusd_epi32((__m512i)s, (__m512i)w, (__m512i)x);
+#elif defined(MSGL_ISA_NEON_I8MM)
+  return (vi)vusdotq_s32((int32x4_t)s, (uint8x16_t)w, (int8x16_t)x);
 #else
   UNROLL for (int i = 0; i < 4; i++) s += (vi)(w >> (8 * i) & 255u) * (x << (24 - 8 * i) >> 24);
   return s;
@@ -129,12 +131,12 @@ ALWAYS int32_t load_i32(const char *p) {
 }
 
 // The sums of integers of one group: sum[p][b] over its columns.
-ALWAYS void group_sums(const msgl_quant *q, int np, int nb, vi sum[MAX_PANELS][TILE_ROWS][NV], const char *lines, size_t panel,
+ALWAYS void group_sums(const msgl_quant *q, int np, int nb, vi sum[MSGL_MAX_PANELS][TILE_ROWS][NV], const char *lines, size_t panel,
                        const char *x, size_t ahead, int stream) {
   const int columns = 32 / q->bits;  // of a line
   for (int l = 0; l < q->group / columns; l++) {
     UNROLL for (int part = 0; part < line_parts(q->bits); part++) {
-      vu w[MAX_PANELS][NV];
+      vu w[MSGL_MAX_PANELS][NV];
       UNROLL for (int p = 0; p < np; p++) {
         UNROLL for (int v = 0; v < NV; v++) {
           w[p][v] = line_part(q->bits, vldu(lines + (size_t)p * panel + v * VW * 4), part);
@@ -154,7 +156,7 @@ ALWAYS void group_sums(const msgl_quant *q, int np, int nb, vi sum[MAX_PANELS][T
 }
 
 // One step of 64 columns. w: the step of the first panel; x: the packed step
-ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel, const char *x,
+ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MSGL_MAX_PANELS][TILE_ROWS][NV], const char *w, size_t panel, const char *x,
                        size_t ahead, int stream) {
   const msgl_quant q = msgl_quant_of(dtype);
   const int groups = MSGL_QUANT_STEP / q.group, group_bytes = q.group * LANES * q.bits / 8;
@@ -166,7 +168,7 @@ ALWAYS void quant_step(int dtype, int np, int nb, vf acc[MAX_PANELS][TILE_ROWS][
     UNROLL for (int i = 0; i < step.head; i += LINE) prefetch(w + (size_t)p * panel + ahead + i);
   }
   for (int g = 0; g < groups; g++) {
-    vi sum[MAX_PANELS][TILE_ROWS][NV];
+    vi sum[MSGL_MAX_PANELS][TILE_ROWS][NV];
     UNROLL for (int b = 0; b < nb; b++) {
       int32_t start = q.minimum ? 0 : load_i32(rest + (g * nb + b) * 4);
       UNROLL for (int p = 0; p < np; p++) {

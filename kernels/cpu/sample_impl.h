@@ -168,14 +168,33 @@ static int sample_row(float *x, int n, const msgl_sampling *a, char *own) {
   return draw(&s, (double)philox(a->seed_lo, a->seed_hi, a->position) / 4294967296.0);
 }
 
+ALWAYS const msgl_sampling *sampling_of(const msgl_op *sample, int64_t row) {
+  return (const msgl_sampling *)msgl_row(&sample->t[2], row);
+}
+
+// Notes the token that was drawn for a row.
+ALWAYS void put_token(const msgl_op *sample, int64_t row, int32_t token) {
+  int slot = sampling_of(sample, row)->slot;
+  msgl_i32(&sample->t[0])[row] = token;
+  if (slot >= 0) msgl_i32(&sample->t[3])[slot] = token;
+}
+
 // Items: rows.
 static void sample(const msgl_job *job, int thread, int64_t from, int64_t to) {
   const msgl_op *op = job->op;
   char *own = job->own + (size_t)thread * job->own_bytes;
-  int32_t *next = msgl_i32(&op->t[0]), *last = msgl_i32(&op->t[3]);
+  for (int64_t r = from; r < to; r++) put_token(op, r, sample_row(msgl_row(&op->t[1], r), op->i[0], sampling_of(op, r), own));
+}
+
+// SAMPLE's part where LINEAR, before it, has left the best of each panel. Items: rows.
+static void linear_best(const msgl_job *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  int64_t panels = msgl_ceil_div(job->op->t[2].rows, MSGL_PANEL);
   for (int64_t r = from; r < to; r++) {
-    const msgl_sampling *a = (const msgl_sampling *)msgl_row(&op->t[2], r);
-    next[r] = sample_row(msgl_row(&op->t[1], r), op->i[0], a, own);
-    if (a->slot >= 0) last[a->slot] = next[r];
+    const msgl_best *all = job->linear.best + r * panels, *best = all;
+    for (int64_t p = 1; p < panels; p++) {
+      if (all[p].logit > best->logit) best = &all[p];
+    }
+    put_token(job->op + 1, r, best->id);
   }
 }

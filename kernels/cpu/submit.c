@@ -11,6 +11,7 @@ int msgl_submit(int *failed, int64_t *ns, msgl_pool *p, const msgl_op *ops, int 
   p->phase = 0;
   p->job.nphases = 0;
   p->job.next_row = 0;
+  p->job.nops = 1;
   msgl_run(p);
   *failed = p->code == MSGL_OK ? -1 : p->index;
   return p->code;

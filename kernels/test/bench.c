@@ -1,7 +1,7 @@
-// bench.c: speed of LINEAR on the shapes of two models, and of ATTENTION over a
-// long context. Prints the fastest of a few runs.
+// bench.c: speed of LINEAR on the shapes of two models, of their heads with SAMPLE, and of
+// ATTENTION over a long context. Prints the fastest of a few runs.
 //
-//   bench [THREADS [WORD]]    WORD: only what has it in its name: a type (q8), 0.6B, attention
+//   bench [THREADS [WORD]]    WORD: only what has it in its name: a type (q8), 0.6B, head, attention
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +106,33 @@ static void bench_model(msgl_pool *pool, const model *md, const type *ty, const 
   msgl_free(dst, (out > head ? out : head) * 4);
 }
 
+// A head and the largest logit of each of m rows: in one, as the last operations are, and apart.
+static void bench_head(msgl_pool *pool, const char *name, int vocab, int hidden, int m, int dtype) {
+  int32_t *next = must_alloc((size_t)m * 4);
+  msgl_sampling *args = must_alloc((size_t)m * sizeof *args);
+  float *x = must_alloc((size_t)m * (size_t)hidden * 4), *dst = must_alloc((size_t)m * (size_t)vocab * 4);
+  for (int i = 0; i < m * hidden; i++) x[i] = 0.01f * (float)(i % 13);
+  for (int i = 0; i < m; i++) args[i].slot = -1;
+  msgl_op ops[3] = {{.kind = MSGL_LINEAR}, {.kind = MSGL_SAMPLE, .i = {vocab}}, {.kind = MSGL_RMS_NORM}};
+  ops[0].t[0] = ops[1].t[1] = tensor(dst, m, vocab, MSGL_F32);
+  ops[0].t[1] = tensor(x, m, hidden, MSGL_F32);
+  ops[0].t[2] = random_weight(vocab, hidden, dtype);
+  ops[1].t[0] = tensor(next, 1, m, MSGL_I32);
+  ops[1].t[2] = tensor(args, m, 8, MSGL_I32);
+  for (int i = 0; i < 3; i++) ops[2].t[i] = tensor(x, 1, 16, MSGL_F32);
+  double took[2] = {1e9, 1e9};
+  for (int i = 0; i < 6; i++) {
+    double t = best(pool, ops, 2 + i % 2, 0.5);
+    if (t < took[i % 2]) took[i % 2] = t;
+  }
+  printf("head %-11s rows %3d: %8.3f ms with its sampling, %8.3f ms apart, %.3f of it\n", name, m, took[0] * 1e3, took[1] * 1e3, took[0] / took[1]);
+  msgl_free((void *)(uintptr_t)ops[0].t[2].addr, msgl_packed_bytes(vocab, hidden, dtype));
+  msgl_free(dst, (size_t)m * (size_t)vocab * 4);
+  msgl_free(x, (size_t)m * (size_t)hidden * 4);
+  msgl_free(args, (size_t)m * sizeof *args);
+  msgl_free(next, (size_t)m * 4);
+}
+
 // Attention of a model's layers, each with a bf16 cache of its own, as memory sees it:
 // `requests` requests of `context` positions, `rows` new rows each.
 static void bench_attention(msgl_pool *pool, int q, int kv, int d, int requests, int context, int rows) {
@@ -170,6 +197,10 @@ int main(int argc, char **argv) {
       if (!strstr(models[i].name, word) && !strstr(types[j].name, word)) continue;
       bench_model(pool, &models[i], &types[j], rows, sizeof rows / sizeof *rows);
     }
+  }
+  for (int m = 1; m <= 16 && strstr("head", word); m *= 4) {
+    bench_head(pool, "135M, q4m", 49152, 576, m, MSGL_Q4M);
+    bench_head(pool, "0.6B, bf16", 151936, 1024, m, MSGL_BF16);
   }
   if (strstr("attention", word)) {
     bench_attention(pool, 16, 8, 128, 1, 2048, 1);

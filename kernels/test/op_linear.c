@@ -133,9 +133,13 @@ void test_linear(msgl_pool *pool, int m, int n, int k, int dtype) {
       check(near(dst[r * n + c], sum + bias[c], 2e-5), "linear", m, n, k);
     }
   }
+  // A row alone has the same bits.
+  float *row = nans(k > n ? k : n);
+  op.t[0] = f32(row, 1, n);
+  op.t[1] = f32(x + (m - 1) * k, 1, k);
+  check(run(pool, &op, 1) == MSGL_OK && memcmp(row, dst + (m - 1) * n, (size_t)n * sizeof *row) == 0, "linear row", m, n, k);
   // EMBED reads the same layout.
   int32_t id = n - 1;
-  float *row = nans(k);
   op = (msgl_op){.kind = MSGL_EMBED};
   op.t[0] = f32(row, 1, k);
   op.t[1] = view(packed, n, k, k, dtype);
@@ -146,6 +150,62 @@ void test_linear(msgl_pool *pool, int m, int n, int k, int dtype) {
   free(packed);
   free(dst);
   free(bias);
+  free(w);
+  free(x);
+}
+
+// LINEAR and SAMPLE, and behind them an operation or none.
+static void run_head(msgl_pool *pool, const msgl_op *head, int others) {
+  float zeros[4] = {0};
+  msgl_op ops[3] = {head[0], head[1], {.kind = MSGL_RMS_NORM, .f = {1}}};
+  for (int i = 0; i < 3; i++) ops[2].t[i] = f32(zeros, 1, 4);
+  check(run(pool, ops, 2 + others) == MSGL_OK, "head code", others, 0, 0);
+}
+
+// Where rows want their largest logit alone, LINEAR and SAMPLE as the last operations give the
+// tokens that they give among others, and no logits.
+void test_greedy(msgl_pool *pool, int m, int n, int k, int dtype) {
+  int vocab = n > 20 ? n - 3 : n;
+  float *x = floats(m * k), *w = floats(n * k), *dst = nans(m * n);
+  for (int c = 0; c < n; c++) memcpy(w + c * k, w + c / 2 * 2 * k, (size_t)k * sizeof *w);  // of each two equals the first
+  for (int r = 3; r < m; r += 4) memset(x + r * k, 0, (size_t)k * sizeof *x);              // all equal
+  if (m > 4) x[4 * k] = NAN;
+  int quant = msgl_quant_of(dtype).bits > 0;
+  quantized codes = {NULL, NULL};
+  if (quant) codes = quantize(n, k, dtype);
+  void *weights = quant ? codes.packed : pack(w, n, k, dtype);
+  int32_t *next = calloc((size_t)m, 4), *want = calloc((size_t)m, 4), last[2] = {-1, -1};
+  msgl_sampling *args = calloc((size_t)m, sizeof *args);
+  for (int r = 0; r < m; r++) args[r] = (msgl_sampling){.top_p = 1, .slot = r == m - 1 ? 1 : -1};
+  msgl_op ops[2] = {{.kind = MSGL_LINEAR}, {.kind = MSGL_SAMPLE, .i = {vocab}}};
+  ops[0].t[0] = ops[1].t[1] = f32(dst, m, n);
+  ops[0].t[1] = f32(x, m, k);
+  ops[0].t[2] = view(weights, n, k, k, dtype);
+  ops[1].t[0] = i32(next, m);
+  ops[1].t[2] = view(args, m, 8, 8, MSGL_I32);
+  ops[1].t[3] = i32(last, 2);
+  const char *isa;
+  msgl_isa(&isa);
+  run_head(pool, ops, 0);
+  int tiles = strcmp(isa, "amx") == 0 && dtype == MSGL_BF16;
+  for (int i = 0; i < m * n && !tiles; i++) check(isnan(dst[i]), "unwritten logits", m, n, i);
+  for (int r = 0; r < m; r++) check(next[r] >= 0 && next[r] < vocab && (quant || next[r] % 2 == 0), "greedy id", r, n, next[r]);
+  check(last[0] == -1 && last[1] == next[m - 1], "greedy slot", m, n, last[1]);
+  ops[1].t[0] = i32(want, m);
+  run_head(pool, ops, 1);
+  check(memcmp(next, want, (size_t)m * 4) == 0, "greedy", m, n, dtype);
+  for (int r = 3; r < m; r += 4) check(quant || want[r] == 0, "greedy equals", r, n, want[r]);
+  // A row that is drawn wants all logits.
+  args[0].temperature = 1;
+  for (int i = 0; i < m * n; i++) dst[i] = NAN;
+  run_head(pool, ops, 0);
+  check(!isnan(dst[0]) && (m == 1 || memcmp(next + 1, want + 1, (size_t)(m - 1) * 4) == 0), "greedy and drawn", m, n, dtype);
+  free(args);
+  free(want);
+  free(next);
+  free(codes.values);
+  free(weights);
+  free(dst);
   free(w);
   free(x);
 }

@@ -102,6 +102,14 @@ static void test_isa(const char *isa, int threads) {
     }
     test_rows(pool, ms[i], 5 + 23 * (int)i);
   }
+  test_linear(pool, 33, 40, 65, MSGL_BF16);
+  test_linear(pool, 70, 50, 192, MSGL_BF16);
+  test_linear(pool, 200, 17, 300, MSGL_BF16);
+  test_greedy(pool, 1, 333, 65, MSGL_F32);
+  test_greedy(pool, 2, 7, 64, MSGL_F16);
+  test_greedy(pool, 5, 333, 300, MSGL_BF16);
+  test_greedy(pool, 41, 150, 64, MSGL_BF16);
+  for (int dtype = MSGL_Q8; dtype <= MSGL_Q8M; dtype++) test_greedy(pool, 4 * (dtype - MSGL_Q8) + 1, 100, 96, dtype);
   test_quant(pool, 2, 300, 1088, MSGL_Q8);
   test_quant(pool, 1, 300, 1088, MSGL_Q4);
   test_pack_bf16(33, 65);
@@ -155,7 +163,7 @@ static void test_start_stop(int rounds) {
 }
 
 int main(void) {
-  static const char *isas[] = {"portable", "neon_dot", "avx2", "avx512", "avx512_bf16"};
+  static const char *isas[] = {"portable", "neon_dot", "neon_i8mm", "avx2", "avx512", "avx512_bf16", "amx"};
   test_start_stop(200);
   test_to_f16();
   for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {

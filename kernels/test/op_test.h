@@ -34,6 +34,7 @@ void test_to_f16(void);
 void test_pack_bf16(int n, int k);
 void test_quant(msgl_pool *pool, int m, int n, int k, int dtype);
 void test_linear(msgl_pool *pool, int m, int n, int k, int dtype);
+void test_greedy(msgl_pool *pool, int m, int n, int k, int dtype);
 
 // op_moe.c
 void test_moe(msgl_pool *pool, int m, int e, int k, int h, int f, int dtype);

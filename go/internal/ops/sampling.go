@@ -25,6 +25,9 @@ const SamplingWords = 8
 // drawn. The random number of a row is the first word of Philox4x32-10 (Salmon
 // et al., 2011) with key (SeedLo, SeedHi) and counter (Position, 0, 0, 0),
 // divided by 2³²: it depends on nothing but the request and the position.
+//
+// As the last operation of a list, Sample uses up its logits: a device need not write
+// those that the Linear before it gives.
 func (l *List) Sample(next, logits, args, last Tensor, vocab int) {
 	if ok := next.Cols == logits.Rows && args.Rows == logits.Rows && args.Cols == SamplingWords; !ok {
 		l.fail(KindSample, "next %v, logits %v, args %v", next, logits, args)

@@ -60,8 +60,8 @@ func Cores() int { return physicalCores() }
 // Name returns "cpu".
 func (d *Device) Name() string { return "cpu" }
 
-// ISA returns the instruction set of the kernels: "avx512_bf16", "avx512",
-// "avx2", on Arm "neon_dot", "portable".
+// ISA returns the instruction set of the kernels: "amx", "avx512_bf16",
+// "avx512", "avx2", on Arm "neon_i8mm", "neon_dot", "portable".
 func (d *Device) ISA() string {
 	name, err := kernels.ISA()
 	if err != nil {

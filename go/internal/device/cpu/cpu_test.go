@@ -30,7 +30,7 @@ func useISA(t *testing.T, isa string) {
 	}
 }
 
-var isas = []string{"avx512_bf16", "avx512", "avx2", "neon_dot", "portable"}
+var isas = []string{"amx", "avx512_bf16", "avx512", "avx2", "neon_i8mm", "neon_dot", "portable"}
 
 func TestDevice(t *testing.T) {
 	for _, isa := range isas {
