@@ -118,21 +118,31 @@ func draws(axis Axis, points []Point) ([]*plot.Plot, error) {
 		{"Time per output token", "ms", []any{"median", latency(tpot, median), "P99", latency(tpot, p99)}},
 		{"Output throughput", "tokens/s", []any{"all requests", output}},
 	} {
-		p := plot.New()
-		p.Title.Text, p.X.Label.Text, p.Y.Label.Text = panel.title, string(axis), panel.unit
-		p.Y.Min, p.Legend.Top, p.Legend.Left = 0, true, true
-		p.Add(plotter.NewGrid())
 		lines := panel.lines
 		for i := 1; i < len(panel.lines); i += 2 {
 			if xys, ok := panel.lines[i].(plotter.XYs); !ok || len(xys) == 0 {
 				lines = nil // a panel without a sample stays empty
 			}
 		}
-		if err := plotutil.AddLinePoints(p, lines...); err != nil {
+		p, err := Lines(panel.title, string(axis), panel.unit, lines...)
+		if err != nil {
 			return nil, err
 		}
-		p.Y.Min = 0
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// Lines returns a plot of named lines, given as plotutil.AddLinePoints takes them, with a
+// legend above them.
+func Lines(title, x, y string, lines ...any) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Add(plotter.NewGrid())
+	if err := plotutil.AddLinePoints(p, lines...); err != nil {
+		return nil, err
+	}
+	p.Y.Min, p.Y.Max = 0, 1.4*p.Y.Max // with room for the legend
+	return p, nil
 }

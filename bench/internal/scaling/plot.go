@@ -5,7 +5,6 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
 
 	"github.com/minisgl/minisgl/bench/internal/curve"
 )
@@ -30,14 +29,10 @@ var allPanels = []panel{
 func draw(path, model string, cells []cell) error {
 	all := make([]*plot.Plot, 0, len(allPanels))
 	for _, panel := range allPanels {
-		p := plot.New()
-		p.Title.Text, p.X.Label.Text, p.Y.Label.Text = model+", "+panel.title, panel.axis, "tokens/s"
-		p.Legend.Top, p.Legend.Left = true, true
-		p.Add(plotter.NewGrid())
-		if err := plotutil.AddLinePoints(p, panel.lines(cells)...); err != nil {
+		p, err := curve.Lines(model+", "+panel.title, panel.axis, "tokens/s", panel.lines(cells)...)
+		if err != nil {
 			return fmt.Errorf("scaling: %w", err)
 		}
-		p.Y.Min, p.Y.Max = 0, 1.4*p.Y.Max // with room for the legend
 		all = append(all, p)
 	}
 	return curve.Write(path, all)
