@@ -117,10 +117,11 @@ static void split(msgl_pool *p, const msgl_phase *ph, uint32_t turn) {
   }
 }
 
-// Adds the time since the last call to the current operation.
+// Adds the time since the last call to the current operation; of LINEAR and SAMPLE in one, the
+// time of the last phase to SAMPLE.
 static void note_time(msgl_pool *p) {
   int64_t now = msgl_now_ns();
-  p->ns[p->index] += now - p->since;
+  p->ns[p->index + (p->phase == p->job.nphases ? p->job.nops - 1 : 0)] += now - p->since;
   p->since = now;
 }
 
@@ -129,6 +130,7 @@ static void note_time(msgl_pool *p) {
 static uint32_t advance(msgl_pool *p, uint32_t turn) {
   for (;;) {
     while (p->phase < p->job.nphases) {
+      if (p->ns && p->job.nops == 2 && p->phase == p->job.nphases - 1) note_time(p);
       const msgl_phase *ph = &p->job.phases[p->phase++];
       if (ph->items == 0) continue;
       if (ph->serial || p->threads == 1) {
@@ -138,9 +140,9 @@ static uint32_t advance(msgl_pool *p, uint32_t turn) {
       split(p, ph, next_phase(turn));
       return next_phase(turn);
     }
+    if (p->ns && p->index >= 0) note_time(p);
     p->phase = 0;
     p->job.nphases = 0;
-    if (p->ns && p->index >= 0) note_time(p);
     if (p->job.next_row == 0 && (p->index += p->job.nops) >= p->nops) return next_idle(turn);
     p->code = msgl_plan(&p->job, &p->ops[p->index], p->nops - p->index);
     if (p->code != MSGL_OK) return next_idle(turn);
