@@ -63,6 +63,7 @@ func float8Cases() []attentionCase {
 func Float8(t *testing.T, open Open) {
 	t.Run("embed", func(t *testing.T) { testEmbed(t, open, []ops.DType{ops.F8}) })
 	t.Run("linear", func(t *testing.T) { testLinear(t, open, floatCases(ops.F8)) })
+	t.Run("linear_scale", func(t *testing.T) { testLinearScale(t, open, []ops.DType{ops.F8}) })
 	t.Run("linear_invariance", func(t *testing.T) { testLinearInvariance(t, open, []ops.DType{ops.F8}) })
 	t.Run("moe", func(t *testing.T) {
 		testMoECases(t, open, []moeCase{{4, 3, 48, 5, false, ops.F8}, {3, 2, 300, 150, true, ops.F8}})
