@@ -148,7 +148,7 @@ compile() {
 # fused, and registers spilled.
 compile_flashinfer() {
   local d=$1 dtype=$2 name=attention-$1-$2 from=$root/kernels/cuda/flashinfer stamp
-  stamp=$( (echo "$common" && cat "$headers/LICENSE" "$from/attention.cu" "$from/attend.h" "$from/../msgl_fi.h") | sha256sum)
+  stamp=$( (echo "$common $foreign_flags $headers" && cat "$from/attention.cu" "$from/attend.h" "$from/../msgl_fi.h") | sha256sum)
   [ "$(cat "$objects/flashinfer/$name.stamp" 2>/dev/null)" != "$stamp" ] || return 0
   # shellcheck disable=SC2086
   if ! "$nvcc" $foreign_flags $targets -isystem "$headers" -DMSGL_FI_D="$d" -DMSGL_FI_DTYPE="$dtype" -c "$from/attention.cu" \
