@@ -109,7 +109,9 @@ int attention_fi(Run &run, const msgl_op &op) {
   a.dtype = k.dtype;
   int64_t cols = q.cols, pages = (int64_t)a.requests * a.table_cols, misaligned = k.addr | v.addr | (uint64_t)k.stride * 2 | (uint64_t)a.d * 2;
   int64_t tiles = ((int64_t)a.rows * (a.heads / a.kv) + (int64_t)a.requests * (MSGL_FI_TILE - 1)) / MSGL_FI_TILE;
-  if (a.requests == 0 || k.stride != v.stride || misaligned % 16 || pages * a.page > INT32_MAX || tiles > INT32_MAX) return MSGL_ERR_SHAPE;
+  // FlashInfer counts in 32 bits.
+  bool small = pages * a.page <= INT32_MAX && a.rows * cols <= INT32_MAX && tiles <= INT32_MAX;
+  if (a.requests == 0 || k.stride != v.stride || misaligned % 16 || !small) return MSGL_ERR_SHAPE;
   a.tiles = (int)tiles;
   a.halves = take<uint16_t>(run, a.rows * cols);
   a.pages = take<int32_t>(run, pages);
