@@ -74,6 +74,10 @@ cuda-models:
 	go test -race -run TestCUDA ./go/internal/engine ./go/llm
 	go test -race ./go/internal/nccl
 
+.PHONY: flashinfer
+flashinfer: setup ## FlashInfer's attention for --attention-backend fi, a library beside the programs for GPUs (100 MB once, no GPU needed)
+	@scripts/cuda.sh flashinfer
+
 .PHONY: gpu-check
 gpu-check: cuda ## Pack what a machine with a GPU needs to prove and to measure, into build/gpu-check
 	@scripts/gpu-check.sh pack

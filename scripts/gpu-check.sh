@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Proves and measures the CUDA device on a machine that has a GPU, in under five
+# Proves and measures the CUDA device on a machine that has a GPU, in some five
 # minutes. Such a machine needs nothing but the driver: what runs there is packed here.
 #
 #   scripts/gpu-check.sh pack          puts programs, tiny models and this script into build/gpu-check
 #   build/gpu-check/gpu-check.sh run   there: op tests against the reference device (also under
 #                                      compute-sanitizer, if there is one), tokens equal to the CPU's and
-#                                      under every option, speed of a Qwen3-0.6B with random weights
+#                                      under every option, speed of a Qwen3-0.6B with random weights;
+#                                      the same with FlashInfer's attention, if its library was packed
 #
 # What is proven comes first. Whatever a step prints goes to OUT/STEP.txt as well.
 #
@@ -24,6 +25,7 @@ pack() {
   cp "$root/bin/minisgl-cuda" "$here/gpu-check.sh" "$to/"
   "$here/cuda.sh" go build -tags cuda -o "$(realpath "$to")/minisgl-bench-cuda" ./minisgl-bench-cuda
   "$here/cuda.sh" go test -tags cuda -c -o "$(realpath "$to")/device.test" ./machine
+  [ ! -f "$root/bin/libmsgl_flashinfer.so" ] || cp "$root/bin/libmsgl_flashinfer.so" "$to/" # make flashinfer
   for model in llama-tied qwen3-headdim128 qwen3moe-every-layer gemma3-tied phi3; do
     cp -rL "$root/go/internal/model/testdata/tiny/$model" "$to/models/"
   done
@@ -91,7 +93,7 @@ steps_of_decoding() {
   for types in "" "--quantization fp8 --kv-cache-dtype fp8"; do
     [ -z "$types" ] || [ "$device" = cuda ] || continue
     # shellcheck disable=SC2086
-    "$program" bench --model models/qwen3 --dummy-weight --device "$device" --page-size 256 --cases "1x32+64,64x$((length / 2))+64" --repeat 1 $types
+    "$program" bench --model models/qwen3 --dummy-weight --device "$device" --page-size 256 --cases "$length,1x32+64,64x$((length / 2))+64" --repeat 1 $types
   done
 }
 
@@ -100,8 +102,20 @@ options() {
     --requests "$((requests / 2))" --input "$((length / 2))" --shared 1 --output "$((length / 4))" --page-sizes 16,64 --chunk-sizes 1024,4096
 }
 
+# With FlashInfer's attention an option changes no token, either; and its speed, beside that of the step decode.
+flashinfer() {
+  [ -f libmsgl_flashinfer.so ] || [ "$device" != cuda ] || {
+    echo "there is no libmsgl_flashinfer.so: make flashinfer before make gpu-check"
+    return 0
+  }
+  "$bench" ablation --model models/qwen3-headdim128 --device "$device" --dtype bfloat16 --attention-backend fi --num-pages 2048 \
+    --requests 16 --input 40 --shared 16 --output 24 --rounds 1 --chunk-sizes 8,64 --page-sizes 4,16 --max-running 1,5
+  "$program" bench --model models/qwen3 --dummy-weight --device "$device" --attention-backend fi --page-size 256 \
+    --cases "$length,1x32+64,64x$((length / 2))+64" --repeat 1
+}
+
 # For shells that timeout starts.
-export -f sanitize tokens same_tokens metamorphic workload steps_of_decoding options
+export -f sanitize tokens same_tokens metamorphic workload steps_of_decoding options flashinfer
 
 run() {
   cd "$here"
@@ -116,6 +130,7 @@ run() {
   step workload 45 bash -c workload
   step decode 30 bash -c steps_of_decoding
   step options 40 bash -c options
+  step flashinfer 30 bash -c 'set -e; flashinfer'
   step sanitizer 20 bash -c sanitize
   echo "== all: $SECONDS s"
   exit $failed

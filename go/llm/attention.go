@@ -7,21 +7,24 @@ import (
 	"strings"
 
 	"github.com/minisgl/minisgl/go/internal/core"
+	"github.com/minisgl/minisgl/go/internal/device"
+	"github.com/minisgl/minisgl/go/internal/gpu"
+	"github.com/minisgl/minisgl/go/internal/model"
+	"github.com/minisgl/minisgl/go/internal/ops"
 )
 
-// attentionNeeds are the names of attention kernels, and what those need that are not
-// built here. fa is ours: that is FlashAttention's way, tiles of keys in shared memory that
-// a running softmax goes over on tensor cores, and gives a row the same bits in a prompt and
-// in decoding.
-var attentionNeeds = map[string]string{"auto": "", "ours": "", "fa": "", "fi": "FlashInfer", "trtllm": "TensorRT-LLM"}
+// attentionKernels are the names of attention kernels, and which those are. fa is ours: that is
+// FlashAttention's way, tiles of keys in shared memory that a running softmax goes over on tensor
+// cores, and gives a row the same bits in a prompt and in decoding.
+var attentionKernels = map[string]string{"auto": "ours", "ours": "ours", "fa": "ours", "fi": "FlashInfer", "trtllm": "TensorRT-LLM"}
 
 // CheckAttentionBackend wants the name of a kernel or a pair of names, for prompts and for
 // decoding. The error goes on behind the name of a parameter.
 func CheckAttentionBackend(value string) error {
 	names := strings.Split(value, ",")
 	for _, name := range names {
-		if _, known := attentionNeeds[name]; !known || len(names) > 2 {
-			known := strings.Join(slices.Sorted(maps.Keys(attentionNeeds)), ", ")
+		if _, known := attentionKernels[name]; !known || len(names) > 2 {
+			known := strings.Join(slices.Sorted(maps.Keys(attentionKernels)), ", ")
 			return fmt.Errorf("must be one of %s, or a pair of these for prompts and decoding, got %q", known, value)
 		}
 	}
@@ -35,13 +38,28 @@ func (c Config) checkAttention() error {
 	return nil
 }
 
-// checkGPUAttention refuses kernels that a GPU could run and that are not built here. On a
-// CPU all names mean its one kernel, so that commands written for a GPU run there.
-func (c Config) checkGPUAttention() error {
-	for name := range strings.SplitSeq(c.AttentionBackend, ",") {
-		if needs := attentionNeeds[name]; needs != "" {
-			return core.Invalid("attention_backend", "%s is not available: it needs %s, which is not built in; ours (or auto, or fa) takes our own kernel, for prompts and decoding", name, needs)
-		}
+// useAttention lets GPUs compute a model's attention by the kernel that the configuration names, or
+// says why they can't. On a CPU all names mean its one kernel, so that commands written for a
+// GPU run there.
+func (c Config) useAttention(mc model.Config, devs []device.Device) error {
+	const instead = "ours (or auto, or fa) takes our own kernel, for prompts and decoding"
+	names := strings.Split(c.AttentionBackend, ",")
+	prompts, decoding := attentionKernels[names[0]], attentionKernels[names[len(names)-1]]
+	_, kv := c.types(mc.DType)
+	switch {
+	case prompts == "TensorRT-LLM" || decoding == "TensorRT-LLM":
+		return core.Invalid("attention_backend", "trtllm is not available: it needs TensorRT-LLM, which is not built in; %s", instead)
+	case prompts != decoding:
+		return core.Invalid("attention_backend", "%s has different kernels for prompts and for decoding: what a preempted request has generated comes again as a prompt, so tokens would depend on what runs beside them; take one kernel for both", c.AttentionBackend)
+	case prompts == "ours":
+		return nil
+	case kv != ops.BF16 && kv != ops.F16:
+		return core.Invalid("attention_backend", "fi needs a KV cache of bfloat16 or float16 (kv_cache_dtype), and this one is %s; %s", typeNames[kv], instead)
+	case !slices.Contains(gpu.FlashInferHeads, mc.HeadDim):
+		return core.Invalid("attention_backend", "fi is compiled for heads of %v dimensions, and this model's have %d; %s", gpu.FlashInferHeads, mc.HeadDim, instead)
+	}
+	if err := gpu.FlashInfer(devs); err != nil {
+		return core.Invalid("attention_backend", "fi is not available: %v; %s", err, instead)
 	}
 	return nil
 }

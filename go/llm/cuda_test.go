@@ -3,6 +3,7 @@
 package llm_test
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,24 +26,46 @@ func emulateGPUs(t *testing.T) {
 		}
 		return devs, "emulated", err
 	}
-	t.Cleanup(func() { gpu.Open = nil })
+	gpu.FlashInfer = func(devs []device.Device) error {
+		for _, dev := range devs {
+			dev.(*cuda.Device).EmulateFlashInfer()
+		}
+		return nil
+	}
+	t.Cleanup(func() { gpu.Open, gpu.FlashInfer = nil, nil })
 }
 
-// TestCUDAAttention: a GPU takes our own kernel by its names, and refuses others with the reason.
+// head64 has heads of 64 dimensions and a window of 8 positions.
+const head64 = "../internal/model/testdata/tiny/mistral-window"
+
+// TestCUDAAttention: a GPU takes our own kernel and FlashInfer's by their names, and refuses others with the reason.
 func TestCUDAAttention(t *testing.T) {
 	emulateGPUs(t)
-	base := llm.Config{Model: tinyModel, MaxSeqLenOverride: 64, MaxRunningReq: 2, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0)}
-	for backend, want := range map[string]string{"auto": "", "ours": "", "ours,auto": "", "fa": "", "fa,ours": "", "fa,fi": "FlashInfer", "ours,fi": "fi is not available: it needs FlashInfer", "fi,trtllm": "FlashInfer"} {
-		cfg := base
-		cfg.AttentionBackend = backend
-		l, err := llm.New(t.Context(), cfg)
+	try := func(model, backend, kv, want string) {
+		l, err := llm.New(t.Context(), llm.Config{
+			Model: model, DType: "bfloat16", KVCacheDType: kv, AttentionBackend: backend,
+			MaxSeqLenOverride: 64, MaxRunningReq: 2, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0),
+		})
 		if err == nil {
 			err = l.Close()
 		}
 		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q", backend, err, want)
+			t.Errorf("%s, %s, %s: error %v, want %q", model, backend, kv, err, want)
 		}
 	}
+	for backend, want := range map[string]string{
+		"auto": "", "ours": "", "ours,auto": "", "fa": "", "fa,ours": "", "fi": "", "fi,fi": "",
+		"fa,fi": "fa,fi has different kernels", "fi,ours": "take one kernel for both",
+		"trtllm": "needs TensorRT-LLM", "fi,trtllm": "needs TensorRT-LLM",
+	} {
+		try(head64, backend, "auto", want)
+	}
+	for kv, want := range map[string]string{"float16": "", "float32": "this one is float32", "int8": "this one is int8", "fp8": "this one is fp8"} {
+		try(head64, "fi", kv, want)
+	}
+	try(tinyModel, "fi", "auto", "heads of [64 128 256] dimensions, and this model's have 16; ours")
+	gpu.FlashInfer = func([]device.Device) error { return errors.New("no library") }
+	try(head64, "fi", "auto", "fi is not available: no library; ours")
 }
 
 // smallWorkload cuts a workload down: the emulation is slow.
@@ -59,9 +82,17 @@ func smallWorkload(n int) []llm.Request {
 // graphs and without, in batches of other sizes, on pages of other sizes, with overlap and
 // without, and on two ranks.
 func TestCUDAMetamorphic(t *testing.T) {
+	for model, backend := range map[string]string{tinyModel: "ours", head64: "fi"} {
+		t.Run(backend, func(t *testing.T) { testCUDAMetamorphic(t, model, backend) })
+	}
+}
+
+func testCUDAMetamorphic(t *testing.T, model, backend string) {
 	emulateGPUs(t)
 	reqs := smallWorkload(6)
-	base := llm.Config{Model: tinyModel, Device: "cuda", DType: "bfloat16", MaxSeqLenOverride: 64, MaxRunningReq: 5, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0)}
+	base := llm.Config{
+		Model: model, AttentionBackend: backend, Device: "cuda", DType: "bfloat16", MaxSeqLenOverride: 64, MaxRunningReq: 5, MaxExtendTokens: 32, CUDAGraphMaxBS: new(0),
+	}
 	want := tokens(t, open(t, base), reqs)
 	for i, change := range []func(c *llm.Config){
 		func(c *llm.Config) { c.CUDAGraphMaxBS = new(8) },

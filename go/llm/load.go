@@ -84,7 +84,7 @@ func load(ctx context.Context, cfg Config) (m *loaded, err error) {
 	if err := mc.CheckShards(cfg.TPSize); err != nil {
 		return m, core.Invalid("tp_size", "%v", err)
 	}
-	if err := m.openDevices(cfg); err != nil {
+	if err := m.openDevices(cfg, mc); err != nil {
 		return m, err
 	}
 	if err := m.build(cfg, mc, ck); err != nil {
@@ -235,7 +235,7 @@ func (m *loaded) close() error {
 
 // openDevices starts the devices that the configuration names, one for each
 // rank. auto is a GPU if there is one and the program was built for it.
-func (m *loaded) openDevices(cfg Config) error {
+func (m *loaded) openDevices(cfg Config, mc model.Config) error {
 	switch cfg.Device {
 	case "ref":
 		for range cfg.TPSize {
@@ -247,7 +247,7 @@ func (m *loaded) openDevices(cfg Config) error {
 		devs, name, err := openGPUs(cfg.TPSize, *cfg.CUDAGraphMaxBS)
 		if err == nil {
 			m.devs, m.gpus, m.info.Device, m.info.Threads = devs, true, fmt.Sprintf("cuda (%s)", name), cfg.TPSize
-			return cfg.checkGPUAttention()
+			return cfg.useAttention(mc, devs)
 		}
 		if cfg.Device == "cuda" {
 			return core.Invalid("device", "no GPU can be used: %v", err)

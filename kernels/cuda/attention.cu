@@ -336,6 +336,7 @@ bool aligned16(uint64_t address_or_size) { return address_or_size % 16 == 0; }
 int attention(Run &run, const msgl_op &op) {
   int code = check_attention(op);
   if (code != MSGL_OK || op.t[1].rows == 0) return code;
+  if (run.args->attention) return attention_fi(run, op);
   const msgl_tensor &k = op.t[2], &v = op.t[3], &table = op.t[4];
   AttnArgs a = {};
   a.dst = floats(op.t[0]);

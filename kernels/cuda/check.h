@@ -54,6 +54,7 @@ int act_mul(Run &run, const msgl_op &op);
 int gather_rows(Run &run, const msgl_op &op);
 int rope_store(Run &run, const msgl_op &op);
 int attention(Run &run, const msgl_op &op);
+int attention_fi(Run &run, const msgl_op &op);  // of an operation that is checked, with rows
 int linear(Run &run, const msgl_op &op);
 int moe(Run &run, const msgl_op &op);
 int sample(Run &run, const msgl_op &op);

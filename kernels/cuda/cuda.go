@@ -39,6 +39,9 @@ type Exchange struct {
 	Ranks  int
 }
 
+// Attention is FlashInfer's in the place of our own: a C function, msgl_fi_attend. nil: our own.
+type Attention unsafe.Pointer
+
 // Run is where and with what a list of operations runs.
 type Run struct {
 	c C.msgl_cuda_run
@@ -46,11 +49,12 @@ type Run struct {
 
 // NewRun describes a submission: a stream (0 for the emulation), scratch of so many bytes, a
 // word for the status, both memory of the device that is in use until the operations have run,
-// and the exchange with other ranks.
-func NewRun(stream, scratch uintptr, scratchBytes int64, status uintptr, x Exchange) *Run {
+// the exchange with other ranks, and the attention.
+func NewRun(stream, scratch uintptr, scratchBytes int64, status uintptr, x Exchange, a Attention) *Run {
 	return &Run{C.msgl_cuda_run{
 		stream: C.uint64_t(stream), scratch: C.uint64_t(scratch), scratch_bytes: C.uint64_t(scratchBytes), status: C.uint64_t(status),
-		exchange: C.msgl_cuda_exchange{gather: C.msgl_cuda_gather(x.Gather), rank: C.uint64_t(x.Rank), ranks: C.int32_t(x.Ranks)},
+		exchange:  C.msgl_cuda_exchange{gather: C.msgl_cuda_gather(x.Gather), rank: C.uint64_t(x.Rank), ranks: C.int32_t(x.Ranks)},
+		attention: C.msgl_fi_attention(a),
 	}}
 }
 
@@ -83,6 +87,12 @@ func (r *Run) Submit(ops unsafe.Pointer, n int) error {
 func (r *Run) err(code C.int) error {
 	if code != C.MSGL_OK && r.c.exchange_code != 0 {
 		return fmt.Errorf("the exchange with the other ranks failed, code %d", int(r.c.exchange_code))
+	}
+	if code != C.MSGL_OK && r.c.attention_code == C.MSGL_FI_LACKS {
+		return errors.New("FlashInfer was not compiled for this size of head")
+	}
+	if code != C.MSGL_OK && r.c.attention_code != 0 {
+		return fmt.Errorf("FlashInfer's attention failed: CUDA error %d", int(r.c.attention_code))
 	}
 	return codeErr(code)
 }

@@ -10,6 +10,7 @@
 #include "emu/emulated.h"
 
 #include "attention.cu"
+#include "attention_fi.cu"
 #include "gather.cu"
 #include "graph.cu"
 #include "linear.cu"
@@ -22,6 +23,10 @@
 #include "sample.cu"
 #include "submit.cu"
 
+#include "emu/flashinfer.h"
+
 void msgl_emu_set_order(int order) { emu::set_order((emu::Order)order); }
+
+int msgl_emu_attend(const msgl_fi_task *task) { return emu::attend(task); }
 
 int msgl_emu_supported(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }

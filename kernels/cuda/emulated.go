@@ -40,6 +40,9 @@ func Supported() error {
 	return nil
 }
 
+// EmulatedAttention stands in for FlashInfer's, for heads of 64, 128 and 256.
+func EmulatedAttention() Attention { return Attention(C.msgl_emu_attend) }
+
 // Emulate runs f, which may submit, with the threads of a block in the given order.
 func Emulate(order Order, f func() error) error {
 	take(order)

@@ -1,4 +1,4 @@
-// linear.cu: LINEAR, and its kernel for weights of f32 and f16.
+// linear.cu: LINEAR, and its kernel for weights of f32.
 //
 // An output is one chain of multiply-adds over k = 0, 1, ...: the CPU kernels' bits.
 #include "linear.cuh"
@@ -16,15 +16,10 @@ enum {
 };
 
 // Stages columns [k, k + STEP) of the block's weights, [STEP][W_STRIDE], and rows of x, [STEP][X_STRIDE].
-template <class T> __device__ void stage(float *ws, float *xs, const LinearArgs &a, const RowTile &t, int output, int k) {
+__device__ void stage(float *ws, float *xs, const LinearArgs &a, const RowTile &t, int output, int k) {
   for (int i = (int)threadIdx.x; i < OUTPUTS * STEP; i += LINEAR_THREADS) {
     int n = output + i / STEP, c = k + i % STEP;
-    float v = 0;
-    if (n < a.n && c < a.k) {
-      T raw = ((const T *)t.w)[(int64_t)n * a.k + c];
-      v = sizeof(T) == 2 ? from_f16((uint16_t)raw) : (float)raw;
-    }
-    ws[i % STEP * W_STRIDE + i / STEP] = v;
+    ws[i % STEP * W_STRIDE + i / STEP] = n < a.n && c < a.k ? ((const float *)t.w)[(int64_t)n * a.k + c] : 0;
   }
   for (int i = (int)threadIdx.x; i < ROWS * STEP; i += LINEAR_THREADS) {
     int r = i / STEP, c = k + i % STEP;
@@ -32,8 +27,7 @@ template <class T> __device__ void stage(float *ws, float *xs, const LinearArgs 
   }
 }
 
-// T: the weights' elements, uint16_t for f16
-template <class T> __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(Guard g, LinearArgs a) {
+__global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(Guard g, LinearArgs a) {
   if (stopped(g)) return;
   float *ws = shared_memory<float>(), *xs = ws + STEP * W_STRIDE;
   RowTile t = row_tile(a, (int)blockIdx.x, ROWS);
@@ -42,7 +36,7 @@ template <class T> __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_k
   float acc[2][4] = {};
   for (int k = 0; k < a.k; k += STEP) {
     __syncthreads();
-    stage<T>(ws, xs, a, t, output, k);
+    stage(ws, xs, a, t, output, k);
     __syncthreads();
     int steps = r < t.rows ? (int)smaller(STEP, a.k - k) : 0;
     for (int c = 0; c < steps; c++) {
@@ -64,14 +58,15 @@ template <class T> __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_k
 
 }  // namespace
 
-static bool on_tensor_cores(const LinearArgs &a) { return a.dtype == MSGL_BF16 || a.dtype == MSGL_F8; }
+// Of weights that are not quantized.
+static bool on_tensor_cores(const LinearArgs &a) { return a.dtype != MSGL_F32; }
 
 int launch_linear(Run &run, const LinearArgs &a) {
   if (quant_of(a.dtype).bits) return launch_linear_quant(run, a);
   if (on_tensor_cores(a)) return launch_linear_tensor(run, a);
   dim3 grid(row_tiles(a, ROWS), (unsigned)ceil_div(a.n, OUTPUTS));
   size_t shared = STEP * (W_STRIDE + X_STRIDE) * sizeof(float);
-  return launch(run, a.dtype == MSGL_F16 ? linear_kernel<uint16_t> : linear_kernel<float>, grid, LINEAR_THREADS, shared, run.guard, a);
+  return launch(run, linear_kernel, grid, LINEAR_THREADS, shared, run.guard, a);
 }
 
 int launch_rounding(Run &run, LinearArgs *a, int rows) {

@@ -19,7 +19,9 @@ struct Codes {
 struct LinearArgs {
   Floats dst, x;
   Codes codes;         // instead of x, for quantized weights
-  const void *halves;  // instead of x, for weights of bf16 and e4m3 and many rows
+  const void *halves;  // instead of x, for weights of f16, and of bf16 and e4m3 with many rows
+  const float *units;  // [rows of x]: what a one stands for in halves, for weights of f16
+  int64_t half_bytes;  // from the first part of halves to the second, likewise
   const char *w;
   const float *bias;  // [N] or NULL
   int n, k, dtype, rows;

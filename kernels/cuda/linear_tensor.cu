@@ -1,6 +1,10 @@
-// linear_tensor.cu: LINEAR for weights of bf16 and e4m3, on tensor cores.
+// linear_tensor.cu: LINEAR for weights of bf16, f16 and e4m3, on tensor cores.
 //
-// What is of e4m3 becomes bf16 on its way from memory to the tensor cores.
+// What is of e4m3 becomes bf16 on its way from memory to the tensor cores. x meets weights of
+// f16 unrounded, or nearly: a row is scaled by a power of two, so that its largest value is
+// within f16's range, and each value split in two of f16, of which the second is what the
+// first leaves. That keeps 22 bits of a value, fewer only where it is below 2^-16 of the
+// row's largest, and never loses more than 2^-38 of that.
 //
 // The columns are cut in chunks of 64 and those in four quarters, at fixed places. A quarter
 // is one chain of tiles of 16 columns; the quarters are added in order. Few rows, or few
@@ -21,18 +25,25 @@ enum {
   HALVES_THREADS = 256,
 };
 
-// Bytes of a panel: of a tile, of a chunk, of all K columns, of which bf16's last chunk may not be whole.
-template <int DTYPE> struct Panels;
-
-template <> struct Panels<MSGL_BF16> {
-  enum { STEP = TILE_VALUES * 2, CHUNK = CHUNK_STEPS * STEP };
+// Bytes of a panel: of a tile, of a chunk, of all K columns, of which the last chunk of bf16 and f16 may
+// not be whole. PARTS: how many x is split in
+template <int DTYPE> struct Panels {
+  enum { STEP = TILE_VALUES * 2, CHUNK = CHUNK_STEPS * STEP, PARTS = DTYPE == MSGL_F16 ? 2 : 1 };
   __device__ static int64_t bytes(int k) { return tile_steps(k) * STEP; }
 };
 
 template <> struct Panels<MSGL_F8> {
-  enum { STEP = TILE_VALUES, CHUNK = F8_CHUNK };
+  enum { STEP = TILE_VALUES, CHUNK = F8_CHUNK, PARTS = 1 };
   __device__ static int64_t bytes(int k) { return (int64_t)chunks_of(k) * CHUNK; }
 };
+
+template <int DTYPE> __device__ void multiply(float d[4], uint4 w, uint2 x) {
+  if (DTYPE == MSGL_F16) {
+    mma_f16(d, w, x);
+  } else {
+    mma_bf16(d, w, x);
+  }
+}
 
 // The lane's scales of a chunk.
 struct Scales {
@@ -40,7 +51,7 @@ struct Scales {
 };
 
 template <int DTYPE> __device__ Scales scales_of(const char *chunk) {
-  if (DTYPE == MSGL_BF16) return {};
+  if (DTYPE != MSGL_F8) return {};
   const float *scales = (const float *)(chunk + CHUNK_STEPS * Panels<DTYPE>::STEP) + (int)threadIdx.x % WARP / 4;
   return {scales[0], scales[8]};
 }
@@ -51,7 +62,7 @@ __device__ inline uint32_t widen_pair(uint32_t codes, float scale) { return pair
 // The lane's part of a tile.
 template <int DTYPE> __device__ uint4 fragment(const char *tile, const Scales &s) {
   int lane = (int)threadIdx.x % WARP;
-  if constexpr (DTYPE == MSGL_BF16) {
+  if constexpr (DTYPE != MSGL_F8) {
     return ((const uint4 *)tile)[lane];
   } else {
     uint2 codes = ((const uint2 *)tile)[lane];
@@ -62,35 +73,73 @@ template <int DTYPE> __device__ uint4 fragment(const char *tile, const Scales &s
 // Chunks of a quarter of K.
 __host__ __device__ inline int quarter_of(int k) { return (int)ceil_div(chunks_of(k), QUARTERS); }
 
-// Rounds x to bf16, padded with zeros to whole chunks. Of every 32 columns lane j of a warp needs
-// columns 4j ... 4j + 3 of the first 16 and of the last: these eight lie together.
-__global__ void round_kernel(Guard g, uint4 *to, Floats x, int rows, int k) {
-  if (stopped(g)) return;
-  int pieces = chunks_of(k) * CHUNK_COLS / 8;
-  int64_t at = (int64_t)blockIdx.x * HALVES_THREADS + threadIdx.x;
-  if (at >= (int64_t)rows * pieces) return;
-  int piece = (int)(at % pieces), first = piece / 4 * 32 + piece % 4 * 4;
-  const float *row = x.row(at / pieces);
+// Of every 32 columns lane j of a warp needs columns 4j ... 4j + 3 of the first 16 and of the
+// last: these eight are a piece of a row, which is padded with zeros to whole chunks.
+__host__ __device__ inline int pieces_of(int k) { return chunks_of(k) * CHUNK_COLS / 8; }
+
+struct Piece {
   float v[8];
+};
+
+__device__ Piece piece_of(const float *row, int piece, int k) {
+  Piece p;
+  int first = piece / 4 * 32 + piece % 4 * 4;
   for (int i = 0; i < 8; i++) {
     int c = first + i / 4 * 16 + i % 4;
-    v[i] = c < k ? row[c] : 0;
+    p.v[i] = c < k ? row[c] : 0;
   }
-  to[at] = {pair_bf16(v[0], v[1]), pair_bf16(v[2], v[3]), pair_bf16(v[4], v[5]), pair_bf16(v[6], v[7])};
+  return p;
+}
+
+// Rounds x to bf16.
+__global__ void round_kernel(Guard g, uint4 *to, Floats x, int rows, int k) {
+  if (stopped(g)) return;
+  int64_t at = (int64_t)blockIdx.x * HALVES_THREADS + threadIdx.x;
+  if (at >= (int64_t)rows * pieces_of(k)) return;
+  Piece p = piece_of(x.row(at / pieces_of(k)), (int)(at % pieces_of(k)), k);
+  to[at] = {pair_bf16(p.v[0], p.v[1]), pair_bf16(p.v[2], p.v[3]), pair_bf16(p.v[4], p.v[5]), pair_bf16(p.v[6], p.v[7])};
+}
+
+// A block a row: splits x in two parts of f16. The largest value becomes one of [2^14, 2^15); a
+// one of the parts stands for units[row].
+__global__ void split_kernel(Guard g, uint4 *first, uint4 *second, float *units, Floats x, int k) {
+  if (stopped(g)) return;
+  const float *row = x.row(blockIdx.x);
+  float most = 0;
+  for (int c = (int)threadIdx.x; c < k; c += HALVES_THREADS) most = fabsf(row[c]) > most ? fabsf(row[c]) : most;
+  uint32_t exponent = __float_as_uint(block_max(most, shared_memory<float>())) >> 23;
+  exponent = exponent < 15 ? 15 : exponent;
+  float scale = __uint_as_float((268 - exponent) << 23);
+  if (threadIdx.x == 0) units[blockIdx.x] = __uint_as_float((exponent - 14) << 23);
+  for (int i = (int)threadIdx.x; i < pieces_of(k); i += HALVES_THREADS) {
+    Piece p = piece_of(row, i, k);
+    uint32_t words[2][4];
+    for (int w = 0; w < 4; w++) {
+      float a = p.v[2 * w] * scale, b = p.v[2 * w + 1] * scale;
+      uint32_t pair = pair_f16(a, b);
+      words[0][w] = pair;
+      words[1][w] = pair_f16(a - from_f16((uint16_t)pair), b - from_f16((uint16_t)(pair >> 16)));
+    }
+    int64_t at = (int64_t)blockIdx.x * pieces_of(k) + i;
+    first[at] = {words[0][0], words[0][1], words[0][2], words[0][3]};
+    second[at] = {words[1][0], words[1][1], words[1][2], words[1][3]};
+  }
 }
 
 // Stores a warp's sums of 16 outputs and a tile of rows: lane 4g + j has rows
 // 2j, 2j + 1 of outputs g, g + 8.
-__device__ void store_tile(const LinearArgs &a, const RowTile &t, int output, int row, const float sum[4]) {
+template <int DTYPE> __device__ void store_tile(const LinearArgs &a, const RowTile &t, int output, int row, const float sums[4]) {
   int lane = (int)threadIdx.x % WARP;
   for (int i = 0; i < 4; i++) {
     int n = output + lane / 4 + i / 2 * 8, r = row + lane % 4 * 2 + i % 2;
-    if (n < a.n && r < t.rows) a.dst.row(t.first + r)[n] = a.bias ? sum[i] + a.bias[n] : sum[i];
+    if (n >= a.n || r >= t.rows) continue;
+    float sum = DTYPE == MSGL_F16 ? sums[i] * a.units[source(a, t.first + r)] : sums[i];
+    a.dst.row(t.first + r)[n] = a.bias ? sum + a.bias[n] : sum;
   }
 }
 
 // Adds up the quarters of PANELS x TILES tiles, of which each warp has one, and stores them.
-template <int PANELS, int TILES>
+template <int DTYPE, int PANELS, int TILES>
 __device__ void store_quarters(float *parts, const LinearArgs &a, const RowTile &t, int panel, const float acc[PANELS][TILES][4]) {
   constexpr int SUMS = PANELS * TILES * 4;  // parts: [quarters][SUMS][lanes]
   int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
@@ -102,15 +151,25 @@ __device__ void store_quarters(float *parts, const LinearArgs &a, const RowTile 
     for (int e = 0; e < 4; e++) {
       for (int q = 0; q < QUARTERS; q++) sum[e] += parts[(q * SUMS + i * 4 + e) * WARP + lane];
     }
-    store_tile(a, t, (panel + i / TILES) * PANEL, i % TILES * N_TILE, sum);
+    store_tile<DTYPE>(a, t, (panel + i / TILES) * PANEL, i % TILES * N_TILE, sum);
   }
 }
 
-// The lane's four values of row r of x (NULL: zeros), rounded to bf16; column c is its first.
-__device__ uint2 x_fragment(const float *row, int c, int k) {
-  float v[4];
-  for (int i = 0; i < 4; i++) v[i] = row && c + i < k ? row[c + i] : 0;
-  return {pair_bf16(v[0], v[1]), pair_bf16(v[2], v[3])};
+__device__ inline int64_t row_bytes_of(int k) { return (int64_t)chunks_of(k) * ROW_CHUNK; }
+
+// The lane's four values of tile `step` of a row of x (-1: zeros), of one of its parts.
+template <int DTYPE> __device__ uint2 x_fragment(const LinearArgs &a, int64_t row, int part, int step) {
+  int j = (int)threadIdx.x % 4;
+  if (row < 0) return {};
+  if constexpr (DTYPE == MSGL_F16) {
+    const char *halves = (const char *)a.halves + part * a.half_bytes + row * row_bytes_of(a.k);
+    return *(const uint2 *)(halves + step / 2 * 64 + j * 16 + step % 2 * 8);
+  } else {
+    float v[4];
+    int first = step * TILE_COLS + j * 4;
+    for (int i = 0; i < 4; i++) v[i] = first + i < a.k ? a.x.row(row)[first + i] : 0;
+    return {pair_bf16(v[0], v[1]), pair_bf16(v[2], v[3])};
+  }
 }
 
 // One tile of rows and 16 outputs, a warp a quarter, straight from memory.
@@ -122,27 +181,31 @@ template <int DTYPE> __global__ void __launch_bounds__(SPLIT_WARPS *WARP, 1) lin
   int lane = (int)threadIdx.x % WARP, quarter = (int)threadIdx.x / WARP, steps = (int)tile_steps(a.k);
   int length = quarter_of(a.k) * CHUNK_STEPS, end = (int)smaller(steps, (quarter + 1) * length);
   const char *w = t.w + (int64_t)blockIdx.y * P::bytes(a.k);
-  const float *x = lane / 4 < t.rows ? a.x.row(source(a, t.first + lane / 4)) : nullptr;
+  int64_t row = lane / 4 < t.rows ? source(a, t.first + lane / 4) : -1;
   float acc[1][1][4] = {};
 #pragma unroll 4
   for (int s = quarter * length; s < end; s++) {
     const char *chunk = w + (int64_t)(s / CHUNK_STEPS) * P::CHUNK;
     uint4 tile = fragment<DTYPE>(chunk + s % CHUNK_STEPS * P::STEP, scales_of<DTYPE>(chunk));
-    mma_bf16(acc[0][0], tile, x_fragment(x, s * TILE_COLS + lane % 4 * 4, a.k));
+    for (int part = 0; part < P::PARTS; part++) multiply<DTYPE>(acc[0][0], tile, x_fragment<DTYPE>(a, row, part, s));
   }
-  store_quarters<1, 1>(shared_memory<float>(), a, t, (int)blockIdx.y, acc);
+  store_quarters<DTYPE, 1, 1>(shared_memory<float>(), a, t, (int)blockIdx.y, acc);
 }
 
-// What threads copy together, chunk by chunk, into a ring of stages: panels and rows, panels
-// first. The threads are a warp with its quarter, or a block.
+// What threads copy together, chunk by chunk, into a ring of stages: panels, then rows, of which the
+// second parts come behind all first ones. The threads are a warp with its quarter, or a block.
 struct Feed {
   int me, size;
   int panel, panels, rows;
   char *ring;
 };
 
+template <int DTYPE> __host__ __device__ constexpr int stage_bytes(int panels, int rows) {
+  return panels * Panels<DTYPE>::CHUNK + rows * Panels<DTYPE>::PARTS * ROW_CHUNK;
+}
+
 template <int DTYPE, int STAGES> __device__ char *stage_of(const Feed &feed, int chunk) {
-  return feed.ring + chunk % STAGES * (feed.panels * Panels<DTYPE>::CHUNK + feed.rows * ROW_CHUNK);
+  return feed.ring + chunk % STAGES * stage_bytes<DTYPE>(feed.panels, feed.rows);
 }
 
 // Where 16 bytes of a row lie in a stage, permuted so that two rows that are read at once lie in different banks.
@@ -160,22 +223,26 @@ template <int DTYPE> __device__ void copy_chunk(const LinearArgs &a, const RowTi
     copy_async<16>(stage + i * 16, t.w + (there ? panel * bytes + at : 0), there);
   }
   stage += feed.panels * Panels<DTYPE>::CHUNK;
-  int64_t row_bytes = (int64_t)chunks_of(a.k) * ROW_CHUNK;
+#pragma unroll 1
+  for (int part = 0; part < Panels<DTYPE>::PARTS; part++) {
+    const char *halves = (const char *)a.halves + part * a.half_bytes;
 #pragma unroll 4
-  for (int i = feed.me; i < feed.rows * 8; i += feed.size) {
-    int row = i / 8, piece = i % 8;
-    bool there = row < t.rows;
-    const char *from = (const char *)a.halves + (there ? source(a, t.first + row) * row_bytes + chunk * ROW_CHUNK + piece * 16 : 0);
-    copy_async<16>(stage + row_piece(row, piece), from, there);
+    for (int i = feed.me; i < feed.rows * 8; i += feed.size) {
+      int row = i / 8, piece = i % 8;
+      bool there = row < t.rows;
+      const char *from = halves + (there ? source(a, t.first + row) * row_bytes_of(a.k) + chunk * ROW_CHUNK + piece * 16 : 0);
+      copy_async<16>(stage + row_piece(part * feed.rows + row, piece), from, there);
+    }
   }
 }
 
-// Adds a chunk's products of PANELS panels from `panels` on and TILES tiles of rows from `rows` on.
+// Adds a chunk's products of PANELS panels from `panels` on and TILES tiles of rows from first_row on, of
+// `all` rows at `rows`.
 template <int DTYPE, int PANELS, int TILES>
-__device__ void add_chunk(float acc[PANELS][TILES][4], const char *panels, const char *rows, int first_row) {
+__device__ void add_chunk(float acc[PANELS][TILES][4], const char *panels, const char *rows, int first_row, int all) {
   typedef Panels<DTYPE> P;
   int lane = (int)threadIdx.x % WARP;
-#pragma unroll
+#pragma unroll (3 - P::PARTS)
   for (int half = 0; half < 2; half++) {
     uint4 w[2][PANELS];
     for (int i = 0; i < PANELS; i++) {
@@ -185,9 +252,16 @@ __device__ void add_chunk(float acc[PANELS][TILES][4], const char *panels, const
     }
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
-      uint4 x = *(const uint4 *)(rows + row_piece(first_row + j * N_TILE + lane / 4, half * 4 + lane % 4));
-      for (int i = 0; i < PANELS; i++) mma_bf16(acc[i][j], w[0][i], {x.x, x.y});
-      for (int i = 0; i < PANELS; i++) mma_bf16(acc[i][j], w[1][i], {x.z, x.w});
+      uint4 x[P::PARTS];
+      for (int part = 0; part < P::PARTS; part++) {
+        x[part] = *(const uint4 *)(rows + row_piece(part * all + first_row + j * N_TILE + lane / 4, half * 4 + lane % 4));
+      }
+      for (int part = 0; part < P::PARTS; part++) {
+        for (int i = 0; i < PANELS; i++) multiply<DTYPE>(acc[i][j], w[0][i], {x[part].x, x[part].y});
+      }
+      for (int part = 0; part < P::PARTS; part++) {
+        for (int i = 0; i < PANELS; i++) multiply<DTYPE>(acc[i][j], w[1][i], {x[part].z, x[part].w});
+      }
     }
   }
 }
@@ -199,7 +273,7 @@ __global__ void __launch_bounds__(SPLIT_WARPS *WARP, 1) linear_split_kernel(Guar
   RowTile t = row_tile(a, (int)blockIdx.x, TILES * N_TILE);
   if (t.rows <= 0) return;
   int warp = (int)threadIdx.x / WARP, first = warp * quarter_of(a.k), end = (int)smaller(chunks_of(a.k), first + quarter_of(a.k));
-  constexpr int RING = STAGES * (PANELS * Panels<DTYPE>::CHUNK + TILES * N_TILE * ROW_CHUNK);
+  constexpr int RING = STAGES * stage_bytes<DTYPE>(PANELS, TILES * N_TILE);
   Feed feed = {(int)threadIdx.x % WARP, WARP, (int)blockIdx.y * PANELS, PANELS, TILES * N_TILE, shared_memory<char>() + warp * RING};
   float acc[PANELS][TILES][4] = {};
 #pragma unroll 1
@@ -213,13 +287,16 @@ __global__ void __launch_bounds__(SPLIT_WARPS *WARP, 1) linear_split_kernel(Guar
     commit_copies();
     if (chunk < first) continue;
     const char *stage = stage_of<DTYPE, STAGES>(feed, chunk);
-    add_chunk<DTYPE, PANELS, TILES>(acc, stage, stage + PANELS * Panels<DTYPE>::CHUNK, 0);
+    add_chunk<DTYPE, PANELS, TILES>(acc, stage, stage + PANELS * Panels<DTYPE>::CHUNK, 0, TILES * N_TILE);
   }
   __syncthreads();
-  store_quarters<PANELS, TILES>(shared_memory<float>(), a, t, feed.panel, acc);
+  store_quarters<DTYPE, PANELS, TILES>(shared_memory<float>(), a, t, feed.panel, acc);
 }
 
-enum { WIDE_PANELS = 2, WIDE_TILES = 8, WIDE_ROWS = WIDE_TILES * N_TILE, WIDE_STAGES = 3, OUTPUT_WARPS = 4, WIDE_WARPS = 8 };
+enum { WIDE_PANELS = 2, WIDE_TILES = 8, WIDE_ROWS = WIDE_TILES * N_TILE, OUTPUT_WARPS = 4, WIDE_WARPS = 8 };
+
+// So that all GPUs have the shared memory.
+template <int DTYPE> constexpr int WIDE_STAGES = Panels<DTYPE>::PARTS == 2 ? 2 : 3;
 
 // Of all quarters; four warps beside each other have 128 outputs, and four more the next 64 rows.
 template <int DTYPE> __global__ void __launch_bounds__(WIDE_WARPS *WARP, 1) linear_wide_kernel(Guard g, LinearArgs a) {
@@ -227,22 +304,22 @@ template <int DTYPE> __global__ void __launch_bounds__(WIDE_WARPS *WARP, 1) line
   int rows = (int)blockDim.x / WARP / OUTPUT_WARPS * WIDE_ROWS, warp = (int)threadIdx.x / WARP;
   RowTile t = row_tile(a, (int)blockIdx.x, rows);
   if (t.rows <= 0) return;
-  constexpr int PANELS = OUTPUT_WARPS * WIDE_PANELS;
+  constexpr int PANELS = OUTPUT_WARPS * WIDE_PANELS, STAGES = WIDE_STAGES<DTYPE>;
   Feed feed = {(int)threadIdx.x, (int)blockDim.x, (int)blockIdx.y * PANELS, PANELS, rows, shared_memory<char>()};
   int panel = warp % OUTPUT_WARPS * WIDE_PANELS, row = warp / OUTPUT_WARPS * WIDE_ROWS, end = chunks_of(a.k), quarter = quarter_of(a.k);
   float acc[WIDE_PANELS][WIDE_TILES][4] = {}, total[WIDE_PANELS][WIDE_TILES][4] = {};
 #pragma unroll 1
-  for (int chunk = 1 - WIDE_STAGES; chunk < end; chunk++) {
+  for (int chunk = 1 - STAGES; chunk < end; chunk++) {
     if (chunk >= 0) {
-      wait_copies<WIDE_STAGES - 2>();
+      wait_copies<STAGES - 2>();
       __syncthreads();
     }
-    int next = chunk + WIDE_STAGES - 1;
-    if (next < end) copy_chunk<DTYPE>(a, t, feed, stage_of<DTYPE, WIDE_STAGES>(feed, next), next);
+    int next = chunk + STAGES - 1;
+    if (next < end) copy_chunk<DTYPE>(a, t, feed, stage_of<DTYPE, STAGES>(feed, next), next);
     commit_copies();
     if (chunk < 0) continue;
-    const char *stage = stage_of<DTYPE, WIDE_STAGES>(feed, chunk);
-    add_chunk<DTYPE, WIDE_PANELS, WIDE_TILES>(acc, stage + panel * Panels<DTYPE>::CHUNK, stage + PANELS * Panels<DTYPE>::CHUNK, row);
+    const char *stage = stage_of<DTYPE, STAGES>(feed, chunk);
+    add_chunk<DTYPE, WIDE_PANELS, WIDE_TILES>(acc, stage + panel * Panels<DTYPE>::CHUNK, stage + PANELS * Panels<DTYPE>::CHUNK, row, rows);
     if ((chunk + 1) % quarter && chunk + 1 < end) continue;
 #pragma unroll
     for (int i = 0; i < WIDE_PANELS * WIDE_TILES * 4; i++) {
@@ -253,20 +330,20 @@ template <int DTYPE> __global__ void __launch_bounds__(WIDE_WARPS *WARP, 1) line
   }
 #pragma unroll
   for (int i = 0; i < WIDE_PANELS * WIDE_TILES; i++) {
-    store_tile(a, t, (feed.panel + panel + i / WIDE_TILES) * PANEL, row + i % WIDE_TILES * N_TILE, total[i / WIDE_TILES][i % WIDE_TILES]);
+    store_tile<DTYPE>(a, t, (feed.panel + panel + i / WIDE_TILES) * PANEL, row + i % WIDE_TILES * N_TILE, total[i / WIDE_TILES][i % WIDE_TILES]);
   }
 }
 
 template <int DTYPE, int PANELS, int TILES, int STAGES> int launch_split(Run &run, const LinearArgs &a) {
   dim3 grid(row_tiles(a, TILES * N_TILE), (unsigned)ceil_div(a.n, PANELS * PANEL));
-  size_t shared = SPLIT_WARPS * STAGES * (PANELS * Panels<DTYPE>::CHUNK + TILES * N_TILE * ROW_CHUNK);
+  size_t shared = SPLIT_WARPS * STAGES * stage_bytes<DTYPE>(PANELS, TILES * N_TILE);
   return launch(run, linear_split_kernel<DTYPE, PANELS, TILES, STAGES>, grid, SPLIT_WARPS * WARP, shared, run.guard, a);
 }
 
 template <int DTYPE> int launch_wide(Run &run, const LinearArgs &a, int warps) {
   int rows = warps / OUTPUT_WARPS * WIDE_ROWS, panels = OUTPUT_WARPS * WIDE_PANELS;
   dim3 grid(row_tiles(a, rows), (unsigned)ceil_div(a.n, panels * PANEL));
-  size_t shared = WIDE_STAGES * (size_t)(panels * Panels<DTYPE>::CHUNK + rows * ROW_CHUNK);
+  size_t shared = WIDE_STAGES<DTYPE> * (size_t)stage_bytes<DTYPE>(panels, rows);
   return launch(run, linear_wide_kernel<DTYPE>, grid, warps * WARP, shared, run.guard, a);
 }
 
@@ -279,24 +356,37 @@ template <int DTYPE> int launch_dtype(Run &run, const LinearArgs &a) {
     dim3 grid(row_tiles(a, N_TILE), (unsigned)ceil_div(a.n, PANEL));
     return launch(run, linear_few_kernel<DTYPE>, grid, SPLIT_WARPS * WARP, QUARTERS * 4 * WARP * sizeof(float), run.guard, a);
   }
-  if (rows <= 4 * N_TILE) return launch_split<DTYPE, 1, 4, 3>(run, a);
+  constexpr int PARTS = Panels<DTYPE>::PARTS;
+  if (rows <= 4 * N_TILE) return launch_split<DTYPE, 1, 4, PARTS == 2 ? 2 : 3>(run, a);
   if (across * ceil_div(rows, 2 * WIDE_ROWS) >= enough) return launch_wide<DTYPE>(run, a, 2 * OUTPUT_WARPS);
   if (4 * across * ceil_div(rows, WIDE_ROWS) >= 3 * enough) return launch_wide<DTYPE>(run, a, OUTPUT_WARPS);
-  return launch_split<DTYPE, 2, 8, 2>(run, a);
+  return launch_split<DTYPE, 2, 8 / PARTS, 2>(run, a);
 }
 
 }  // namespace
 
 int launch_round(Run &run, LinearArgs *a, int rows) {
+  int64_t pieces = (int64_t)rows * pieces_of(a->k);
+  if (a->dtype == MSGL_F16) {
+    uint4 *parts = take<uint4>(run, 2 * pieces);
+    float *units = take<float>(run, rows);
+    a->halves = parts;
+    a->half_bytes = pieces * (int64_t)sizeof *parts;
+    a->units = units;
+    return launch(run, split_kernel, dim3((unsigned)rows), HALVES_THREADS, WARP * sizeof(float), run.guard, parts, parts + pieces, units, a->x, a->k);
+  }
   if (rows_of(*a) <= N_TILE) return MSGL_OK;
-  int64_t pieces = (int64_t)rows * chunks_of(a->k) * CHUNK_COLS / 8;
   uint4 *halves = take<uint4>(run, pieces);
   a->halves = halves;
   return launch(run, round_kernel, dim3((unsigned)ceil_div(pieces, HALVES_THREADS)), HALVES_THREADS, 0, run.guard, halves, a->x, rows, a->k);
 }
 
 int launch_linear_tensor(Run &run, const LinearArgs &a) {
-  return a.dtype == MSGL_F8 ? launch_dtype<MSGL_F8>(run, a) : launch_dtype<MSGL_BF16>(run, a);
+  switch (a.dtype) {
+    case MSGL_F8: return launch_dtype<MSGL_F8>(run, a);
+    case MSGL_F16: return launch_dtype<MSGL_F16>(run, a);
+    default: return launch_dtype<MSGL_BF16>(run, a);
+  }
 }
 
 }  // namespace msgl

@@ -12,6 +12,7 @@
 #define MSGL_CUDA_H
 
 #include "../cpu/msgl.h"
+#include "msgl_fi.h"
 
 // ALL_GATHER  t: dst f32 [M, ranks * N], x f32 [M, N] whose rows are one after the other
 //             every rank's dst gets the columns of each rank's x, in order of rank
@@ -45,8 +46,10 @@ typedef struct {
   uint64_t status;         // a word of device memory: 0 when all operations have run, else see msgl_cuda_status
   uint64_t needed;         // out: the scratch that the operations need
   msgl_cuda_exchange exchange;
+  msgl_fi_attention attention;  // FlashInfer's, for caches of bf16 and f16; NULL: our own kernels
   int32_t failed;          // out: the operation that could not be submitted; those before it were
   int32_t exchange_code;   // out: if not 0, what exchange.gather returned
+  int32_t attention_code;  // out: if not 0, what attention returned
 } msgl_cuda_run;
 
 // Submits ops[0..n). MSGL_ERR_MEMORY with needed > scratch_bytes: nothing was

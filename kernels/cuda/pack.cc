@@ -50,13 +50,11 @@ int msgl_cuda_pack_panel(void *panel, const void *rows, int from, int m, int k, 
   switch (dtype) {
     case MSGL_F32: memcpy(panel, f, n * sizeof *f); return MSGL_OK;
     case MSGL_F16:
-      for (size_t i = 0; i < n; i++) to[i] = round_f16(f[i]);
-      return MSGL_OK;
     case MSGL_BF16:
       for (int r = 0; r < m; r++) {
         for (int c = 0; c < k; c++) {
           size_t i = (size_t)r * (size_t)k + (size_t)c;
-          to[tile_index(r, c, k)] = from == MSGL_BF16 ? h[i] : round_bf16(f[i]);
+          to[tile_index(r, c, k)] = from == MSGL_BF16 ? h[i] : dtype == MSGL_F16 ? round_f16(f[i]) : round_bf16(f[i]);
         }
       }
       return MSGL_OK;

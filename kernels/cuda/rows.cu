@@ -11,9 +11,10 @@ enum { ROW_THREADS = 256 };
 __device__ float weight_value(const char *w, int dtype, int64_t r, int64_t c, int64_t k) {
   Quant q = quant_of(dtype);
   if (dtype == MSGL_BF16) return from_bf16(((const uint16_t *)w)[tile_index(r, c, k)]);
+  if (dtype == MSGL_F16) return from_f16(((const uint16_t *)w)[tile_index(r, c, k)]);
   if (dtype == MSGL_F8) return from_bf16(to_bf16(from_f8((uint8_t)w[f8_index(r, c, k)], *(const float *)(w + f8_scale_index(r, c, k)))));
   const char *row = w + r * weight_row_bytes(k, dtype);
-  if (q.bits == 0) return dtype == MSGL_F16 ? from_f16(((const uint16_t *)row)[c]) : ((const float *)row)[c];
+  if (q.bits == 0) return ((const float *)row)[c];
   int code = q.bits == 8 ? ((const uint8_t *)row)[c] : ((const uint8_t *)row)[c / 2] >> (c % 2 * 4) & 15;
   const char *scales = row + k * q.bits / 8, *minima = scales + k / q.group * q.scale_bytes;
   int64_t g = c / q.group;

@@ -35,7 +35,7 @@ static size_t scratch_of(msgl_cuda_run *args, const msgl_op *ops, int n) {
 
 int msgl_cuda_submit(msgl_cuda_run *args, const msgl_op *ops, int n) {
   args->failed = -1;
-  args->exchange_code = 0;
+  args->exchange_code = args->attention_code = 0;
   args->needed = scratch_of(args, ops, n);
   if (args->needed > args->scratch_bytes) return MSGL_ERR_MEMORY;
   Run run = {args, {(int32_t *)(uintptr_t)args->status, 0}, 0, false};

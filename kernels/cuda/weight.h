@@ -1,8 +1,8 @@
 // weight.h: how weights lie in the device's memory. pack.cc writes it.
 //
 // A weight is panels of 16 rows (outputs).
-//   f32, f16   the rows, one after the other
-//   bf16       tiles of 16 rows and 16 columns, as the tensor cores take them: lane
+//   f32        the rows, one after the other
+//   bf16, f16  tiles of 16 rows and 16 columns, as the tensor cores take them: lane
 //              l of a warp finds its 8 values at 16 bytes * l. With g = l / 4 and
 //              j = l % 4 they are columns 4j and 4j+1 of row g, then of row g + 8,
 //              then columns 4j+2 and 4j+3 of both. Columns are padded with zeros.
@@ -24,7 +24,7 @@ namespace msgl {
 
 enum {
   PANEL = 16,      // rows of a panel
-  TILE_COLS = 16,  // columns of a tile of bf16
+  TILE_COLS = 16,  // columns of a tile
   TILE_VALUES = PANEL * TILE_COLS,
   CHUNK_STEPS = 4,  // tiles of columns of a chunk
   CHUNK_COLS = CHUNK_STEPS * TILE_COLS,
@@ -56,13 +56,13 @@ __host__ __device__ inline int chunks_of(int64_t k) { return (int)((k + CHUNK_CO
 
 __host__ __device__ inline int64_t tile_steps(int64_t k) { return (k + TILE_COLS - 1) / TILE_COLS; }
 
-// Bytes from row to row; of bf16 and e4m3, of a sixteenth of a panel.
+// Bytes from row to row; of bf16, f16 and e4m3, of a sixteenth of a panel.
 __host__ __device__ inline int64_t weight_row_bytes(int64_t k, int dtype) {
   Quant q = quant_of(dtype);
   if (q.bits) return (k * q.bits / 8 + k / q.group * q.scale_bytes * (q.minimum ? 2 : 1) + 3) / 4 * 4;
-  if (dtype == MSGL_BF16) return tile_steps(k) * TILE_COLS * 2;
+  if (dtype == MSGL_BF16 || dtype == MSGL_F16) return tile_steps(k) * TILE_COLS * 2;
   if (dtype == MSGL_F8) return chunks_of(k) * (F8_CHUNK / PANEL);
-  return k * (dtype == MSGL_F16 ? 2 : 4);
+  return k * 4;
 }
 
 // Where a row's column is within a tile, in elements.
@@ -71,7 +71,7 @@ __host__ __device__ inline int in_tile(int row, int col) {
   return lane * 8 + at;
 }
 
-// Where column c of row r of a bf16 weight is, in elements.
+// Where column c of row r of a weight of bf16 or f16 is, in elements.
 __host__ __device__ inline int64_t tile_index(int64_t r, int64_t c, int64_t k) {
   int64_t tile = r / PANEL * tile_steps(k) + c / TILE_COLS;
   return tile * TILE_VALUES + in_tile((int)(r % PANEL), (int)(c % TILE_COLS));

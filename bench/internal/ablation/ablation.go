@@ -43,7 +43,7 @@ equal in all configurations; if they are not, the program ends with an error.
   overlap            planning the next batch while one runs, or after it
   cuda-graph         decoding batches as CUDA graphs, with --device cuda
   cache-type         prefix cache: radix or naive
-  attention-backend  there is one
+  attention-backend  not measured here: fi has tokens of its own (--attention-backend)
   chunk-size         prompt tokens that a batch computes at most (--max-prefill-length)
   page-size          tokens of a page of the KV cache
   max-running        requests that run at once (--max-running-requests)

@@ -33,7 +33,7 @@ var options = []option{
 		cfg.CacheType = map[bool]string{true: "naive", false: "radix"}[cfg.CacheType == "radix"]
 		return []configuration{{name: "cache-type " + cfg.CacheType, cfg: cfg}}
 	}},
-	{name: "attention-backend", missing: "there is one attention kernel, ours or fa; fi and trtllm are others' of GPUs"},
+	{name: "attention-backend", missing: "there is one whose tokens these are; fi, on GPUs, has others: measure all with --attention-backend fi"},
 	{name: "chunk-size", changes: func(c *config) []configuration {
 		return values("chunk-size", c.chunkSizes, func(v int) llm.Config {
 			cfg := c.base

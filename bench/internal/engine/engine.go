@@ -28,6 +28,7 @@ func Define(f *pflag.FlagSet, cfg *llm.Config) {
 	f.IntVar(&cfg.NumPageOverride, "num-pages", 0, "pages of the KV cache; 0: by --memory-ratio")
 	f.IntVar(&cfg.PageSize, "page-size", 0, "tokens of a page; 0: the engine's default")
 	f.StringVar(&cfg.CacheType, "cache-type", "radix", "prefix cache: radix or naive")
+	f.StringVar(&cfg.AttentionBackend, "attention-backend", "auto", "auto, ours, fa, or fi, which is FlashInfer's, of a GPU")
 	f.StringVar(&cfg.SchedulePolicy, "schedule-policy", "fcfs", "which waiting request is first: fcfs or lpm")
 	cfg.MixedTokens = new(128)
 	f.IntVar(cfg.MixedTokens, "mixed-prefill-tokens", *cfg.MixedTokens, "prompt tokens beside decoding requests in a batch; 0: prompts run alone")

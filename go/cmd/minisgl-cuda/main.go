@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	gpu.Open = machine.Open
+	gpu.Open, gpu.FlashInfer = machine.Open, machine.FlashInfer
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // as in minisgl
 	os.Exit(cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -80,6 +80,21 @@ func TestCUDARounded(t *testing.T) {
 	}
 }
 
+// TestCUDAFlashInfer: so they do with attention by FlashInfer, whose kernel is stood in for.
+func TestCUDAFlashInfer(t *testing.T) {
+	for _, name := range []string{"gemma3-scaled", "mistral-window", "qwen3-headdim128"} {
+		dir := filepath.Join(tiny, name)
+		want := readExpected(t, filepath.Join(dir, "expected.json"))
+		dev := cudaEmulated(t)
+		dev.EmulateFlashInfer()
+		r := newSoloAs(t, dir, Config{DType: ops.BF16, KVDType: ops.BF16, MaxSeqLen: want.MaxSeqLen}, dev)
+		for _, p := range want.Prompts {
+			r.start(p.IDs)
+			near(t, name, p.Last, r.logits(len(p.IDs)), 0.5)
+		}
+	}
+}
+
 // TestCUDAFloat8: so they do with weights of e4m3, as the checkpoint has them.
 func TestCUDAFloat8(t *testing.T) {
 	for _, name := range []string{"qwen3-fp8", "llama-fp8"} {
@@ -97,11 +112,17 @@ func TestCUDAFloat8(t *testing.T) {
 // first step on all decoding is launched as graphs. Three sequences of different lengths
 // decode beside each other, and the last ones alone.
 func TestCUDAGraphs(t *testing.T) {
+	t.Run("ours", func(t *testing.T) { testCUDAGraphs(t, "qwen3-tied", func(*cuda.Device) {}) })
+	t.Run("flashinfer", func(t *testing.T) { testCUDAGraphs(t, "mistral-window", (*cuda.Device).EmulateFlashInfer) })
+}
+
+func testCUDAGraphs(t *testing.T, model string, prepare func(*cuda.Device)) {
 	const steps = 12
 	tokens := func(rows int) (ids [][]int32, launches int) {
 		dev := cudaEmulated(t)
 		dev.UseGraphs(rows)
-		f := newFew(t, filepath.Join(tiny, "qwen3-tied"), Config{
+		prepare(dev)
+		f := newFew(t, filepath.Join(tiny, model), Config{
 			DType: ops.BF16, KVDType: ops.BF16, Quantization: Dequantized, PageSize: 8, NumPages: 30, MaxRunning: 4, MaxExtendTokens: 64, GraphRows: rows,
 		}, dev)
 		f.start([]int32{1, 2, 3}, []int32{4, 5, 6, 7, 8, 9, 10, 11, 12}, []int32{13})

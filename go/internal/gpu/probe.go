@@ -33,6 +33,13 @@ import (
 // in the program that was built for GPUs.
 var Open func(n, graphRows int) (devs []device.Device, name string, err error)
 
+// FlashInfer lets attention on GPUs that Open has opened be FlashInfer's, for all lists from then on. The
+// error says why it can't be, and what to do. It is nil where Open is.
+var FlashInfer func(devs []device.Device) error
+
+// FlashInferHeads are the sizes of heads that FlashInfer's library is compiled for.
+var FlashInferHeads = []int{64, 128, 256}
+
 // Program is the name of the program that was built for GPUs; it lies beside the
 // one that was not.
 const Program = "minisgl-cuda"

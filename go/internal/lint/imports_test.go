@@ -49,8 +49,9 @@ var rules = map[string][]string{
 	"go/cli":                                  {"go/llm", "go/openai", "go/tokenizer", "go/internal/chatparse", "go/internal/server", "go/internal/shell", "go/internal/top"},
 	"go/internal/gpu":                         {"go/internal/device"},
 	"go/internal/nccl":                        {},
+	"go/internal/flashinfer":                  {},
 	"go/cmd/minisgl-cuda":                     {"go/cli", "go/internal/gpu", "go/cmd/minisgl-cuda/machine"},
-	"go/cmd/minisgl-cuda/machine":             {"go/internal/gpu", "go/internal/nccl", "go/internal/device", "go/internal/device/cuda", "kernels/cuda"},
+	"go/cmd/minisgl-cuda/machine":             {"go/internal/gpu", "go/internal/nccl", "go/internal/flashinfer", "go/internal/device", "go/internal/device/cuda", "kernels/cuda"},
 	"go/cmd/minisgl-cuda/minisgl-bench-cuda":  {"bench/programs", "go/internal/gpu", "go/cmd/minisgl-cuda/machine"},
 	"go/cmd/minisgl-cuda/native":              {"bindings/native", "go/internal/gpu", "go/cmd/minisgl-cuda/machine"},
 	"go/cmd/minisgl-cuda/minisgl_native_cuda": {"bindings/native", "go/cmd/minisgl-cuda/native"}, // what gopy generates

@@ -14,6 +14,7 @@ import (
 
 	"github.com/minisgl/minisgl/go/internal/device"
 	"github.com/minisgl/minisgl/go/internal/device/cuda"
+	"github.com/minisgl/minisgl/go/internal/flashinfer"
 	"github.com/minisgl/minisgl/go/internal/gpu"
 	"github.com/minisgl/minisgl/go/internal/nccl"
 	kernels "github.com/minisgl/minisgl/kernels/cuda"
@@ -58,6 +59,18 @@ func Open(n, graphRows int) (devs []device.Device, name string, err error) {
 		err = errors.Join(err, d.Close())
 	}
 	return nil, "", err
+}
+
+// FlashInfer lets attention be FlashInfer's. See gpu.FlashInfer.
+func FlashInfer(devs []device.Device) error {
+	attend, err := flashinfer.Open()
+	if err != nil {
+		return err
+	}
+	for _, d := range devs {
+		d.(*cuda.Device).UseAttention(kernels.Attention(attend))
+	}
+	return nil
 }
 
 // connect lets GPUs exchange what they compute.

@@ -10,6 +10,6 @@ import (
 )
 
 func main() {
-	gpu.Open = machine.Open
+	gpu.Open, gpu.FlashInfer = machine.Open, machine.FlashInfer
 	programs.Main()
 }

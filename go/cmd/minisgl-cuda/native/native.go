@@ -12,4 +12,4 @@ import (
 	"github.com/minisgl/minisgl/go/internal/gpu"
 )
 
-func init() { gpu.Open = machine.Open }
+func init() { gpu.Open, gpu.FlashInfer = machine.Open, machine.FlashInfer }

@@ -65,6 +65,7 @@ type Device struct {
 	next     int      // the status word of the next list
 	graphs   graphs
 	exchange Exchange
+	attend   kernels.Attention
 	closed   bool
 }
 
@@ -88,6 +89,9 @@ func New(name string, m Machine) (*Device, error) {
 
 // Name returns "cuda" or "cuda-emu".
 func (d *Device) Name() string { return d.name }
+
+// UseAttention lets attention be FlashInfer's. No list may be in flight, and none a graph.
+func (d *Device) UseAttention(a kernels.Attention) { d.attend = a }
 
 // Submit puts a list on the stream. See device.Device.
 func (d *Device) Submit(l *ops.List) error {
@@ -120,7 +124,7 @@ func (d *Device) Submit(l *ops.List) error {
 
 func (d *Device) submit(f flight) error {
 	return d.m.Submit(func(stream uintptr) error {
-		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, f.status, d.exchange.Exchange)
+		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, f.status, d.exchange.Exchange, d.attend)
 		return run.Submit(unsafe.Pointer(unsafe.SliceData(f.list.Ops)), len(f.list.Ops))
 	})
 }

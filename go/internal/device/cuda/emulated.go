@@ -41,6 +41,9 @@ func NewEmulated(e Emulation) (*Device, error) {
 	return New("cuda-emu", &emulated{order: e.Order, free: cmp.Or(e.Memory, 1<<30), sizes: map[uintptr]int64{}})
 }
 
+// EmulateFlashInfer lets attention be what stands in for FlashInfer's library. See UseAttention.
+func (d *Device) EmulateFlashInfer() { d.UseAttention(kernels.EmulatedAttention()) }
+
 // NewEmulatedRanks returns n devices that hold a model together.
 func NewEmulatedRanks(n int, e Emulation) ([]*Device, error) {
 	meeting := kernels.NewMeeting(n)

@@ -23,6 +23,17 @@ func TestDevice(t *testing.T) { devicetest.Run(t, opener(kernels.Forward)) }
 
 func TestFloat8(t *testing.T) { devicetest.Float8(t, opener(kernels.Forward)) }
 
+// Attention by FlashInfer, whose kernel is stood in for: what is made of a batch for it is ours.
+func TestFlashInfer(t *testing.T) {
+	devicetest.FlashInfer(t, func() (device.Device, error) {
+		d, err := NewEmulated(Emulation{Order: kernels.Shuffled})
+		if err == nil {
+			d.EmulateFlashInfer()
+		}
+		return d, err
+	})
+}
+
 // The order of a block's threads never shows: no barrier is missing.
 func TestSameBits(t *testing.T) {
 	want := devicetest.Workload(t, opener(kernels.Forward))

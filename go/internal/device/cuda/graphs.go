@@ -128,7 +128,7 @@ func (d *Device) capture(one *graph) bool {
 		one.status = b.p
 	}
 	return d.m.Capture(func(stream uintptr) (err error) {
-		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, one.status, d.exchange.Exchange)
+		run := kernels.NewRun(stream, d.scratch.p, d.scratch.n, one.status, d.exchange.Exchange, d.attend)
 		one.g, err = run.Capture(unsafe.Pointer(unsafe.SliceData(one.ops)), len(one.ops))
 		return err
 	}) == nil

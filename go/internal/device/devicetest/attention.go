@@ -63,12 +63,47 @@ func float8Cases() []attentionCase {
 func Float8(t *testing.T, open Open) {
 	t.Run("embed", func(t *testing.T) { testEmbed(t, open, []ops.DType{ops.F8}) })
 	t.Run("linear", func(t *testing.T) { testLinear(t, open, floatCases(ops.F8)) })
+	t.Run("linear_scale", func(t *testing.T) { testLinearScale(t, open, []ops.DType{ops.F8}) })
 	t.Run("linear_invariance", func(t *testing.T) { testLinearInvariance(t, open, []ops.DType{ops.F8}) })
 	t.Run("moe", func(t *testing.T) {
 		testMoECases(t, open, []moeCase{{4, 3, 48, 5, false, ops.F8}, {3, 2, 300, 150, true, ops.F8}})
 	})
 	t.Run("attention", func(t *testing.T) { testAttention(t, open, float8Cases()) })
 	t.Run("attention_invariance", func(t *testing.T) { testAttentionInvariance(t, open, float8Cases()) })
+}
+
+// flashInferCases are of caches and heads that FlashInfer is compiled for.
+func flashInferCases() []attentionCase {
+	heads := func(q, kv, d int) ops.Heads { return ops.Heads{Q: q, KV: kv, Dim: d} }
+	return []attentionCase{
+		{heads(9, 3, 64), 16, 0, ops.BF16, false, []int{40, 1, 33, 17}},
+		{heads(4, 2, 128), 256, 0, ops.BF16, false, []int{300, 1}},
+		{heads(5, 1, 128), 1, 0, ops.F16, true, []int{140, 64}},
+		{heads(40, 1, 64), 16, 0, ops.BF16, false, []int{20, 3}},
+		{heads(4, 1, 256), 3, 0, ops.F16, true, []int{35, 64}},
+		{heads(4, 2, 64), 16, 20, ops.BF16, false, []int{90, 20}},
+		{heads(2, 2, 128), 16, 150, ops.F16, false, []int{400, 1}},
+		{heads(4, 1, 64), 4, 1, ops.BF16, false, []int{40}},
+	}
+}
+
+// FlashInfer runs the suite for attention on a device that leaves it to FlashInfer.
+func FlashInfer(t *testing.T, open Open) {
+	t.Run("attention", func(t *testing.T) { testAttention(t, open, flashInferCases()) })
+	t.Run("attention_invariance", func(t *testing.T) { testAttentionInvariance(t, open, flashInferCases()) })
+	t.Run("errors", func(t *testing.T) {
+		bad := badAttentionOps(ops.Heads{Q: 2, KV: 1, Dim: 64}, ops.BF16)
+		for _, c := range []struct {
+			what string
+			d    int
+			dt   ops.DType
+		}{{"cache of f32", 64, ops.F32}, {"heads of 48", 48, ops.BF16}} {
+			bad = append(bad, badOp{"attention, " + c.what, func(r *rig) ops.Op {
+				return attentionOp(r, ops.Heads{Q: 2, KV: 1, Dim: c.d}, c.dt, []int32{1}, []int32{0, 2}, []int32{4})
+			}})
+		}
+		testBadOps(t, open, bad)
+	})
 }
 
 // The rotation is four products, a difference and a sum, each rounded to float32:

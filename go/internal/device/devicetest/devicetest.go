@@ -28,6 +28,7 @@ func Run(t *testing.T, open Open) {
 	t.Run("act_mul", func(t *testing.T) { testActMul(t, open) })
 	t.Run("gather_rows", func(t *testing.T) { testGatherRows(t, open) })
 	t.Run("linear", func(t *testing.T) { testLinear(t, open, linearCases()) })
+	t.Run("linear_scale", func(t *testing.T) { testLinearScale(t, open, weightTypes) })
 	t.Run("linear_invariance", func(t *testing.T) { testLinearInvariance(t, open, weightTypes) })
 	t.Run("rope", func(t *testing.T) { testRope(t, open) })
 	t.Run("attention", func(t *testing.T) { testAttention(t, open, attentionCases()) })

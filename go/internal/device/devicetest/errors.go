@@ -34,13 +34,24 @@ func embedOp(r *rig, ids ...int32) ops.Op {
 	})
 }
 
-func attentionOp(r *rig, pages, cu, lens []int32) ops.Op {
+func attentionOp(r *rig, h ops.Heads, dt ops.DType, pages, cu, lens []int32) ops.Op {
 	return recorded(func(l *ops.List) {
 		table := r.i32(pages...)
-		l.Attention(r.alloc(2, 32, ops.F32), r.alloc(2, 32, ops.F32),
+		l.Attention(r.alloc(2, h.Q*h.Dim, ops.F32), r.alloc(2, h.Q*h.Dim, ops.F32),
 			ops.Paged{Table: table, CuQLens: r.i32(cu...), KVLens: r.i32(lens...), PageSize: 4},
-			r.alloc(32, 16, ops.F32), r.alloc(32, 16, ops.F32), ops.Heads{Q: 2, KV: 1, Dim: 16}, 1, 0)
+			r.alloc(32, h.KV*h.Dim, dt), r.alloc(32, h.KV*h.Dim, dt), h, 1, 0)
 	})
+}
+
+// badAttentionOps have faults in the memory of indices.
+func badAttentionOps(h ops.Heads, dt ops.DType) []badOp {
+	return []badOp{
+		{"attention, page beyond the cache", func(r *rig) ops.Op { return attentionOp(r, h, dt, []int32{8}, []int32{0, 2}, []int32{4}) }},
+		{"attention, negative page", func(r *rig) ops.Op { return attentionOp(r, h, dt, []int32{-1}, []int32{0, 2}, []int32{4}) }},
+		{"attention, too few pages", func(r *rig) ops.Op { return attentionOp(r, h, dt, []int32{1}, []int32{0, 2}, []int32{5}) }},
+		{"attention, more rows than positions", func(r *rig) ops.Op { return attentionOp(r, h, dt, []int32{1}, []int32{0, 2}, []int32{1}) }},
+		{"attention, rows left over", func(r *rig) ops.Op { return attentionOp(r, h, dt, []int32{1}, []int32{0, 1}, []int32{4}) }},
+	}
 }
 
 func ropeOp(r *rig, positions, slots []int32) ops.Op {
@@ -81,12 +92,9 @@ func badOps() []badOp {
 		{"rope, position beyond the table", func(r *rig) ops.Op { return ropeOp(r, []int32{0, 9}, []int32{0, 1}) }},
 		{"rope, slot beyond the cache", func(r *rig) ops.Op { return ropeOp(r, []int32{0, 1}, []int32{0, 32}) }},
 		{"rope, negative slot", func(r *rig) ops.Op { return ropeOp(r, []int32{0, 1}, []int32{0, -1}) }},
-		{"attention, page beyond the cache", func(r *rig) ops.Op { return attentionOp(r, []int32{8}, []int32{0, 2}, []int32{4}) }},
-		{"attention, too few pages", func(r *rig) ops.Op { return attentionOp(r, []int32{1}, []int32{0, 2}, []int32{5}) }},
-		{"attention, more rows than positions", func(r *rig) ops.Op { return attentionOp(r, []int32{1}, []int32{0, 2}, []int32{1}) }},
-		{"attention, rows left over", func(r *rig) ops.Op { return attentionOp(r, []int32{1}, []int32{0, 1}, []int32{4}) }},
 		{"attention, cache of i32", func(r *rig) ops.Op {
-			return changed(changed(attentionOp(r, []int32{1}, []int32{0, 2}, []int32{4}), 2, dtype(ops.I32)), 3, dtype(ops.I32))
+			op := attentionOp(r, ops.Heads{Q: 2, KV: 1, Dim: 16}, ops.F32, []int32{1}, []int32{0, 2}, []int32{4})
+			return changed(changed(op, 2, dtype(ops.I32)), 3, dtype(ops.I32))
 		}},
 		{"sample, slot beyond the last tokens", func(r *rig) ops.Op { return sampleOp(r, 2) }},
 		{"gate, unknown activation", func(r *rig) ops.Op {
@@ -101,7 +109,12 @@ func badOps() []badOp {
 }
 
 func testErrors(t *testing.T, open Open) {
-	for _, c := range slices.Concat(badOps(), badMoEOps(), badLogitOps()) {
+	attention := badAttentionOps(ops.Heads{Q: 2, KV: 1, Dim: 16}, ops.F32)
+	testBadOps(t, open, slices.Concat(badOps(), attention, badMoEOps(), badLogitOps()))
+}
+
+func testBadOps(t *testing.T, open Open, bad []badOp) {
+	for _, c := range bad {
 		t.Run(c.what, func(t *testing.T) {
 			r := newRig(t, open)
 			good := r.poisoned(2, 20, ops.F32)

@@ -86,6 +86,27 @@ func testLinear(t *testing.T, open Open, cases []linearCase) {
 	}
 }
 
+// Values may be of any size: rows times powers of two give outputs times these, to the bit.
+func testLinearScale(t *testing.T, open Open, types []ops.DType) {
+	for _, dt := range types {
+		for _, m := range []int{3, 11, 40} {
+			c := linearCase{m, 150, 320, dt, false}
+			r := newRig(t, open)
+			w := r.weight(c.n, c.k, dt, random(uint64(c.n), c.n*c.k))
+			x := random(9, m*c.k)
+			want := c.times(r, w, m, x)
+			scale := func(i int) float32 { return float32(math.Ldexp(1, 40*(i%3-1))) }
+			for i := range x {
+				x[i] *= scale(i / c.k)
+			}
+			for i := range want {
+				want[i] *= scale(i / c.n)
+			}
+			requireSame(t, name("%v, %d rows", dt, m), c.times(r, w, m, x), want)
+		}
+	}
+}
+
 // A row alone gives the bits that it gives among others.
 func testLinearInvariance(t *testing.T, open Open, types []ops.DType) {
 	for _, dt := range types {

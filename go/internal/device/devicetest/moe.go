@@ -73,6 +73,7 @@ func moeCases() []moeCase {
 		{17, 5, 31, 19, true, ops.F32},
 		{40, 8, 20, 40, false, ops.F32},
 		{3, 2, 300, 150, true, ops.BF16},
+		{4, 3, 70, 33, true, ops.F16},
 		{8, 2, 64, 32, true, ops.Q8},
 		{5, 3, 96, 64, false, ops.Q4M},
 	}
