@@ -1,5 +1,5 @@
 // msgl_fi.h: the boundary of FlashInfer's attention, which is in a library of its own:
-// scripts/flashinfer.sh builds it, the host loads it when it is asked for.
+// scripts/cuda.sh flashinfer builds it, the host loads it when it is asked for.
 //
 // attention_fi.cu makes a task of an ATTENTION; msgl_fi_attend puts it on the stream and waits for
 // nothing. Pointers and sizes only. What a task points to is the device's memory.

@@ -19,12 +19,20 @@ func opener(order kernels.Order) devicetest.Open {
 	return func() (device.Device, error) { return NewEmulated(Emulation{Order: order}) }
 }
 
-func TestDevice(t *testing.T) { devicetest.Run(t, opener(kernels.Forward)) }
+// An emulated device takes one core, so these run beside each other.
+func TestDevice(t *testing.T) {
+	t.Parallel()
+	devicetest.Run(t, opener(kernels.Forward))
+}
 
-func TestFloat8(t *testing.T) { devicetest.Float8(t, opener(kernels.Forward)) }
+func TestFloat8(t *testing.T) {
+	t.Parallel()
+	devicetest.Float8(t, opener(kernels.Forward))
+}
 
 // Attention by FlashInfer, whose kernel is stood in for: what is made of a batch for it is ours.
 func TestFlashInfer(t *testing.T) {
+	t.Parallel()
 	devicetest.FlashInfer(t, func() (device.Device, error) {
 		d, err := NewEmulated(Emulation{Order: kernels.Shuffled})
 		if err == nil {
@@ -36,6 +44,7 @@ func TestFlashInfer(t *testing.T) {
 
 // The order of a block's threads never shows: no barrier is missing.
 func TestSameBits(t *testing.T) {
+	t.Parallel()
 	want := devicetest.Workload(t, opener(kernels.Forward))
 	for _, order := range []kernels.Order{kernels.Backward, kernels.Shuffled} {
 		got := devicetest.Workload(t, opener(order))
