@@ -112,7 +112,7 @@ func (f *engineFlags) registerCompute(flags *pflag.FlagSet) {
 	flags.StringVar(&f.device, "device", "auto", "auto (a GPU if there is one), cpu, cuda, or ref (slow; to compare results with)")
 	flags.Var(&f.threads, "threads", "CPU threads (default: the cores that the process may use)")
 	flags.Var(&f.tensorParallel, "tensor-parallel-size", "ranks to split the model over: as many GPUs, which need NVIDIA's NCCL; on a CPU they share the threads, for trying it out")
-	flags.StringVar(&f.attention, "attention-backend", "auto", "auto, ours or fa: our own kernel, which is FlashAttention-style; fi: FlashInfer's (make flashinfer builds it); or a pair for prompts and decoding. A GPU refuses trtllm, and pairs of two kernels; a CPU has one for all")
+	flags.StringVar(&f.attention, "attention-backend", "auto", "auto, ours or fa: our own kernel, which is FlashAttention-style; fi: FlashInfer's (make flashinfer builds it); or a pair for prompts and decoding, of which the latter is used for both. A GPU refuses trtllm; a CPU has one kernel for all")
 	flags.StringVar(&f.moe, "moe-backend", "auto", "auto or fused; no effect in a CPU build")
 	flags.IntVar(&f.graphMaxBatch, "cuda-graph-max-bs", defaultGraphMaxBatch, "requests up to which a GPU gets a decoding batch as one CUDA graph; there are some for 1, 2, 4, 8, 16, 24, … requests, and others are padded; 0: none")
 	flags.BoolVar(&f.disablePyNCCL, "disable-pynccl", false, "no effect: GPUs exchange by NCCL's own library, CPUs by none")

@@ -39,19 +39,19 @@ func (c Config) checkAttention() error {
 }
 
 // useAttention lets GPUs compute a model's attention by the kernel that the configuration names, or
-// says why they can't. On a CPU all names mean its one kernel, so that commands written for a
-// GPU run there.
+// says why they can't. Of a pair, decoding's is for both: what a request has generated comes again as
+// a prompt when it was preempted, or when a conversation goes on, and its tokens must not depend on
+// that. On a CPU all names mean its one kernel, so that commands written for a GPU run there.
 func (c Config) useAttention(mc model.Config, devs []device.Device) error {
 	const instead = "ours (or auto, or fa) takes our own kernel, for prompts and decoding"
 	names := strings.Split(c.AttentionBackend, ",")
-	prompts, decoding := attentionKernels[names[0]], attentionKernels[names[len(names)-1]]
+	prompts, kernel := attentionKernels[names[0]], attentionKernels[names[len(names)-1]]
 	_, kv := c.types(mc.DType)
 	switch {
-	case prompts == "TensorRT-LLM" || decoding == "TensorRT-LLM":
+	case prompts == "TensorRT-LLM" || kernel == "TensorRT-LLM":
 		return core.Invalid("attention_backend", "trtllm is not available: it needs TensorRT-LLM, which is not built in; %s", instead)
-	case prompts != decoding:
-		return core.Invalid("attention_backend", "%s has different kernels for prompts and for decoding: what a preempted request has generated comes again as a prompt, so tokens would depend on what runs beside them; take one kernel for both", c.AttentionBackend)
-	case prompts == "ours":
+	case kernel == "ours":
+		c.reportPair(prompts, kernel)
 		return nil
 	case kv != ops.BF16 && kv != ops.F16:
 		return core.Invalid("attention_backend", "fi needs a KV cache of bfloat16 or float16 (kv_cache_dtype), and this one is %s; %s", typeNames[kv], instead)
@@ -61,5 +61,14 @@ func (c Config) useAttention(mc model.Config, devs []device.Device) error {
 	if err := gpu.FlashInfer(devs); err != nil {
 		return core.Invalid("attention_backend", "fi is not available: %v; %s", err, instead)
 	}
+	c.reportPair(prompts, kernel)
 	return nil
+}
+
+// reportPair tells that prompts don't have the kernel that was named for them.
+func (c Config) reportPair(prompts, kernel string) {
+	if prompts != kernel {
+		c.Logger.Warn("attention_backend names different kernels for prompts and for decoding; the latter is used for both, since what was generated "+
+			"may come again as a prompt, and tokens must not depend on that", "attention_backend", c.AttentionBackend, "used", kernel)
+	}
 }

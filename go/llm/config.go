@@ -31,7 +31,7 @@ type Config struct {
 	CacheType          string       `json:"cache_type"`           // radix (default), naive
 	SchedulePolicy     string       `json:"schedule_policy"`      // which waiting request is first: fcfs (default), lpm (longest cached prefix)
 	Admission          string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
-	AttentionBackend   string       `json:"attention_backend"`    // auto (default), ours or fa: our own kernel, which is FlashAttention-style; fi: FlashInfer's, of the library that make flashinfer builds; trtllm: GPUs refuse it; or a pair for prompts and decoding, of one kernel. CPUs have one kernel for all
+	AttentionBackend   string       `json:"attention_backend"`    // auto (default), ours or fa: our own kernel, which is FlashAttention-style; fi: FlashInfer's, of the library that make flashinfer builds; trtllm: GPUs refuse it; or a pair for prompts and decoding, of which the latter is used for both. CPUs have one kernel for all
 	CUDAGraphMaxBS     *int         `json:"cuda_graph_max_bs"`    // requests up to which a GPU gets a decoding batch as one CUDA graph, padded to 1, 2, 4, or a multiple of 8; 0: none; default 256
 	MixedTokens        *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
 	DisableOverlap     bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1

@@ -54,8 +54,7 @@ func TestCUDAAttention(t *testing.T) {
 		}
 	}
 	for backend, want := range map[string]string{
-		"auto": "", "ours": "", "ours,auto": "", "fa": "", "fa,ours": "", "fi": "", "fi,fi": "",
-		"fa,fi": "fa,fi has different kernels", "fi,ours": "take one kernel for both",
+		"auto": "", "ours": "", "ours,auto": "", "fa": "", "fa,ours": "", "fi": "", "fi,fi": "", "fa,fi": "", "fi,ours": "",
 		"trtllm": "needs TensorRT-LLM", "fi,trtllm": "needs TensorRT-LLM",
 	} {
 		try(head64, backend, "auto", want)
@@ -66,6 +65,8 @@ func TestCUDAAttention(t *testing.T) {
 	try(tinyModel, "fi", "auto", "heads of [64 128 256] dimensions, and this model's have 16; ours")
 	gpu.FlashInfer = func([]device.Device) error { return errors.New("no library") }
 	try(head64, "fi", "auto", "fi is not available: no library; ours")
+	try(head64, "fa,fi", "auto", "fi is not available: no library; ours")
+	try(head64, "fi,fa", "auto", "")
 }
 
 // smallWorkload cuts a workload down: the emulation is slow.
@@ -82,7 +83,7 @@ func smallWorkload(n int) []llm.Request {
 // graphs and without, in batches of other sizes, on pages of other sizes, with overlap and
 // without, and on two ranks.
 func TestCUDAMetamorphic(t *testing.T) {
-	for model, backend := range map[string]string{tinyModel: "ours", head64: "fi"} {
+	for model, backend := range map[string]string{tinyModel: "ours", head64: "fa,fi"} {
 		t.Run(backend, func(t *testing.T) { testCUDAMetamorphic(t, model, backend) })
 	}
 }

@@ -52,9 +52,9 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     add("--speculative-num-draft-tokens", type=int, help="guesses in a step at most")
     add("--tensor-parallel-size", "--tp-size", dest="tp_size", type=int, help="ranks to split the model over")
     add("--seed", type=int, help="for the random numbers of requests that bring no seed")
-    add("--attention-backend", "--attn", default="auto", help="of a GPU")
+    add("--attention-backend", "--attn", default="auto", help="of a GPU: ours, fa, fi or a pair")
     add("--moe-backend", default="auto", help="of a GPU")
-    add("--cuda-graph-max-bs", "--graph", type=int, help="of a GPU")
+    add("--cuda-graph-max-bs", "--graph", type=int, help="of a GPU; 0: no graphs")
     add("--disable-pynccl", dest="use_pynccl", action="store_false", default=True, help="of several GPUs")
     add("--dummy-weight", dest="use_dummy_weight", action="store_true", default=None, help="random weights")
 

@@ -82,10 +82,11 @@ def _name(name: str, value: Any) -> str:
     return value
 
 
-def _attention(name: str, value: Any) -> None:
+def _attention(name: str, value: Any) -> str:
     names = str(value).split(",")
     known = len(names) <= 2 and all(n in ("auto", "ours", "fa", "fi", "trtllm") for n in names)
     check(known, name, "auto, ours, fa, fi, trtllm or a pair of these; on the CPU all mean the same", value)
+    return str(value)
 
 
 def _moe(name: str, value: Any) -> None:
@@ -104,11 +105,6 @@ def _batch_sizes(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a list of batch sizes or None, got {value!r}")
     for size in value:
         _positive(name, size)
-
-
-def _optional_limit(name: str, value: Any) -> None:
-    if value is not None:
-        _not_negative(name, value)
 
 
 def _seconds(name: str, value: Any) -> None:
@@ -140,15 +136,15 @@ _PASSED: dict[str, Check] = {
     "speculative_num_draft_tokens": _positive,
     "seed": _not_negative,
     "chat_template": _name,
+    "attention_backend": _attention,
+    "cuda_graph_max_bs": _not_negative,
 }
 
-# mini-sglang's names for what has no effect here: hints about CUDA graphs and about
-# several ranks, which can't change a result, and choices of which only one exists.
+# mini-sglang's names for what has no effect here: hints about the sizes of CUDA graphs and
+# about several ranks, which can't change a result, and choices of which only one exists.
 _WITHOUT_EFFECT: dict[str, Check] = {
-    "attention_backend": _attention,
     "moe_backend": _moe,
     "cuda_graph_bs": _batch_sizes,
-    "cuda_graph_max_bs": _optional_limit,
     "distributed_timeout": _seconds,
     "use_pynccl": as_bool,
     "offline_mode": as_bool,
