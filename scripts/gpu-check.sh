@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves and measures the CUDA device on a machine that has a GPU, in some five
+# Proves and measures the CUDA device on a machine that has a GPU, in at most five
 # minutes. Such a machine needs nothing but the driver: what runs there is packed here.
 #
 #   scripts/gpu-check.sh pack          puts programs, tiny models and this script into build/gpu-check
@@ -124,12 +124,12 @@ run() {
   failed=0
   mkdir -p "$out"
   [ "$device" != cuda ] || step gpu 10 nvidia-smi
-  step ops 70 "$tests" -test.failfast
-  step tokens 40 bash -c 'set -e; same_tokens'
-  step metamorphic 40 bash -c 'set -e; metamorphic'
+  step ops 60 "$tests" -test.failfast
+  step tokens 35 bash -c 'set -e; same_tokens'
+  step metamorphic 35 bash -c 'set -e; metamorphic'
   step workload 45 bash -c workload
   step decode 30 bash -c steps_of_decoding
-  step options 40 bash -c options
+  step options 35 bash -c options
   step flashinfer 30 bash -c 'set -e; flashinfer'
   step sanitizer 20 bash -c sanitize
   echo "== all: $SECONDS s"
