@@ -211,7 +211,7 @@ typedef struct {
   float scale;
 } x_group;
 
-// Rounds 32 values, of which the largest magnitude is given. left: what the rounding left, or NULL
+// Rounds 32 values, of which the largest magnitude is given; a NaN counts as zero. left: what the rounding left, or NULL
 ALWAYS void quant_group(x_group *to, const float *x, float largest, float *left) {
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   float inverse = largest > 0 ? 127.0f / largest : 0;
@@ -220,7 +220,7 @@ ALWAYS void quant_group(x_group *to, const float *x, float largest, float *left)
     vi sum = vset1i(0);
     UNROLL for (int i = half * MSGL_X_GROUP / 2; i < (half + 1) * MSGL_X_GROUP / 2; i += VW) {
       vf shifted = vld(x + i) * vset1(inverse) + vset1(magic);
-      vi code = (vi)shifted - (vi)vset1(magic);
+      vi code = ((vi)shifted - (vi)vset1(magic)) & (vi)(shifted == shifted);
       if (left) vst(left + i, vld(x + i) - (shifted - vset1(magic)) * vset1(to->scale));
       vb bytes = __builtin_convertvector(code, vb);
       memcpy(to->codes + i, &bytes, VW);
