@@ -130,18 +130,23 @@ sources() {
   cat $now
 }
 
-# Compiles one file, unless that was done from the same sources; keeps what ptxas says of it.
+# Compiles one file, unless that was done from the same sources, here or in another clone; keeps what
+# ptxas says of it.
 compile() {
-  local name=$1 log=$objects/$1.log stamp
-  stamp=$( (echo "$common" && sources "$name.cu") | sha256sum)
-  [ "$(cat "$objects/$name.stamp" 2>/dev/null)" != "$stamp" ] || return 0
-  # shellcheck disable=SC2086
-  if ! "$nvcc" $flags $targets -c "$root/kernels/cuda/$name.cu" -o "$objects/$name.o" >"$log" 2>&1; then
-    grep -v '^ptxas info' "$log" >&2
-    say "nvcc failed on $name.cu" >&2
-    return 1
+  local name=$1 kept
+  kept=$kept_objects/$name-$( (echo "$common" && sources "$name.cu") | sha256sum | cut -c1-32)
+  if [ ! -f "$kept.o" ]; then
+    # shellcheck disable=SC2086
+    if ! "$nvcc" $flags $targets -c "$root/kernels/cuda/$name.cu" -o "$kept.$$.o" >"$kept.log" 2>&1; then
+      grep -v '^ptxas info' "$kept.log" >&2
+      say "nvcc failed on $name.cu" >&2
+      return 1
+    fi
+    mv "$kept.$$.o" "$kept.o"
   fi
-  echo "$stamp" >"$objects/$name.stamp"
+  touch "$kept.o" "$kept.log"
+  cp "$kept.o" "$objects/$name.o"
+  cp "$kept.log" "$objects/$name.log"
 }
 
 # Compiles FlashInfer's kernel for heads and caches "D DTYPE" likewise. It is not ours: multiply-adds may be
@@ -203,7 +208,10 @@ nvcc=$(find_nvcc) || without "there is no nvcc: CUDA_HOME is not set, the PATH h
 [ -x "$nvcc" ] || without "$nvcc is not there"
 common="$flags $targets $("$nvcc" --version)"
 say "compiling with $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p') for sm_80, sm_90a, sm_100"
-export nvcc flags targets objects root common
+kept_objects=$cache/cuda-objects
+mkdir -p "$kept_objects"
+find "$kept_objects" -type f -mtime +30 -delete
+export nvcc flags targets objects kept_objects root common
 export -f compile sources say
 if [ "$mode" = flashinfer ]; then
   build_flashinfer
