@@ -7,6 +7,7 @@
 #endif
 #define MSGL_ISA_AVX512
 #define MSGL_BF16_DOT
+#define MSGL_OTHER_TILES avx512
 #define MSGL_ISA avx512_bf16
 #include "kernels_impl.h"
 #if defined(__clang__)

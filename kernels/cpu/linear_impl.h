@@ -207,9 +207,9 @@ ALWAYS void run_tile(int dtype, int stream, int np, int nb, const linear_tile *t
 #define STREAM(dtype, np, nb) case TILE_KEY(np, nb): run_tile(dtype, 1, np, nb, t); return;
 #define CHUNKED(dtype, np, nb) case TILE_KEY(np, nb): run_tile(dtype, 0, np, nb, t); return;
 
-#define WEIGHT_TYPES(X)                                    \
+#define BF16_TYPE(X) X(bf16, MSGL_BF16, STREAM_TILES, BLOCKED_TILES)
+#define OTHER_TYPES(X)                                     \
   X(f32, MSGL_F32, STREAM_TILES, BLOCKED_TILES)            \
-  X(bf16, MSGL_BF16, STREAM_TILES, BLOCKED_TILES)          \
   X(f16, MSGL_F16, STREAM_TILES, BLOCKED_TILES)            \
   X(q8, MSGL_Q8, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)  \
   X(q4, MSGL_Q4, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)  \
@@ -217,23 +217,38 @@ ALWAYS void run_tile(int dtype, int stream, int np, int nb, const linear_tile *t
   X(q6, MSGL_Q6, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)  \
   X(q8m, MSGL_Q8M, QUANT_STREAM_TILES, QUANT_BLOCKED_TILES)
 
-// Functions stream_<type> and chunk_<type>. A panel that is left over takes the
-// other kernel: it is one stream either way.
-#define TILES(type, dtype, STREAM_LIST, CHUNK_LIST)                      \
-  static void chunk_##type(int np, int nb, const linear_tile *t) {       \
-    switch (TILE_KEY(np, nb)) { CHUNK_LIST(CHUNKED, dtype) }             \
-  }                                                                      \
-  static void stream_##type(int np, int nb, const linear_tile *t) {      \
-    switch (TILE_KEY(np, nb)) { STREAM_LIST(STREAM, dtype) }             \
-    chunk_##type(np, nb, t);                                             \
+#define TILES_NAME_(kind, type, isa) msgl_##kind##_##type##_##isa
+#define TILES_NAME(kind, type, isa) TILES_NAME_(kind, type, isa)
+
+// Functions msgl_stream_<type>_<isa> and msgl_chunk_<type>_<isa>. A panel that is left
+// over takes the other kernel: it is one stream either way.
+#define TILES(type, dtype, STREAM_LIST, CHUNK_LIST)                                        \
+  void TILES_NAME(chunk, type, MSGL_ISA)(int np, int nb, const linear_tile *t) {           \
+    switch (TILE_KEY(np, nb)) { CHUNK_LIST(CHUNKED, dtype) }                               \
+  }                                                                                        \
+  void TILES_NAME(stream, type, MSGL_ISA)(int np, int nb, const linear_tile *t) {          \
+    switch (TILE_KEY(np, nb)) { STREAM_LIST(STREAM, dtype) }                               \
+    TILES_NAME(chunk, type, MSGL_ISA)(np, nb, t);                                          \
   }
-WEIGHT_TYPES(TILES)
+BF16_TYPE(TILES)
+
+// Tiles take most of the time to compile, so MSGL_OTHER_TILES names an instruction set
+// with the same ones for all types but bf16.
+#if defined(MSGL_OTHER_TILES)
+#define DECLARE_TILES(type, dtype, STREAM_LIST, CHUNK_LIST)                                \
+  void TILES_NAME(chunk, type, MSGL_OTHER_TILES)(int np, int nb, const linear_tile *t);    \
+  void TILES_NAME(stream, type, MSGL_OTHER_TILES)(int np, int nb, const linear_tile *t);
+OTHER_TYPES(DECLARE_TILES)
+#else
+#define MSGL_OTHER_TILES MSGL_ISA
+OTHER_TYPES(TILES)
+#endif
 
 typedef void (*tile_fn)(int np, int nb, const linear_tile *t);
-#define STREAM_ENTRY(type, dtype, STREAM_LIST, CHUNK_LIST) [dtype] = stream_##type,
-#define CHUNK_ENTRY(type, dtype, STREAM_LIST, CHUNK_LIST) [dtype] = chunk_##type,
-static const tile_fn stream_tile[] = {WEIGHT_TYPES(STREAM_ENTRY)};
-static const tile_fn chunk_tile[] = {WEIGHT_TYPES(CHUNK_ENTRY)};
+#define STREAM_ENTRY(type, dtype, STREAM_LIST, CHUNK_LIST) [dtype] = TILES_NAME(stream, type, MSGL_OTHER_TILES),
+#define CHUNK_ENTRY(type, dtype, STREAM_LIST, CHUNK_LIST) [dtype] = TILES_NAME(chunk, type, MSGL_OTHER_TILES),
+static const tile_fn stream_tile[] = {OTHER_TYPES(STREAM_ENTRY) [MSGL_BF16] = TILES_NAME(stream, bf16, MSGL_ISA)};
+static const tile_fn chunk_tile[] = {OTHER_TYPES(CHUNK_ENTRY) [MSGL_BF16] = TILES_NAME(chunk, bf16, MSGL_ISA)};
 
 // Packs steps [first, last) of a row for a bf16 weight. out: where the first step of
 // the block has this row; x: the row, from its first step on
