@@ -70,25 +70,32 @@ func (m *memory) attention(op ops.Op) {
 	require(cu[0] == 0 && cu[requests] == rows, "cumulative query lengths %v for %d rows", cu, rows)
 	for r := range requests {
 		require(cu[r] <= cu[r+1] && cu[r+1]-cu[r] <= lens[r], "request %d: rows %d to %d, length %d", r, cu[r], cu[r+1], lens[r])
-		list := pages.ints(r)
-		for row := cu[r]; row < cu[r+1]; row++ {
-			position := lens[r] - (cu[r+1] - row)
-			first := 0
+		first := func(position int) int {
 			if window > 0 {
-				first = max(0, position+1-window)
+				return max(0, position+1-window)
 			}
-			var keys, values [][]float32
-			for p := first; p <= position; p++ {
+			return 0
+		}
+		// From the first position that the first row looks at.
+		list, start := pages.ints(r), lens[r]-(cu[r+1]-cu[r])
+		from := first(start)
+		var keys, values [][]float32
+		for row := cu[r]; row < cu[r+1]; row++ {
+			position := start + row - cu[r]
+			for p := from + len(keys); p <= position; p++ {
 				require(p/h.pageSize < len(list), "request %d: position %d is beyond its %d pages", r, p, len(list))
 				slot := list[p/h.pageSize]*h.pageSize + p%h.pageSize
 				keys, values = append(keys, k.heads(slot, h)), append(values, v.heads(slot, h))
 			}
-			dst.setRow(row, h.attend(q.row(row), keys, values, op.F[0]))
+			seen := first(position) - from
+			dst.setRow(row, h.attend(q.row(row), keys[seen:], values[seen:], op.F[0]))
 		}
 	}
 }
 
-// attend returns softmax(scale · q · kᵀ) · v for all heads of one row.
+// attend returns softmax(scale · q · kᵀ) · v for all heads of one row, all of them copies.
+//
+//go:norace
 func (h heads) attend(q []float32, keys, values [][]float32, scale float32) []float32 {
 	out := make([]float32, len(q))
 	scores := make([]float64, len(keys))
