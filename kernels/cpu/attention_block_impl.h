@@ -67,12 +67,12 @@ ALWAYS vf value_at(int dtype, int nv, const char *row, int i, int c) {
   return vld_half_bf16(row + (i + c / 2 * 2 * VW) * 2, c % 2);
 }
 
-// o[nr][stride] += s[nr][n] * v[n][nv * VW], columns from i on
-ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const block_rows *b, int stride, int i, int n,
-                   lines_ahead *ahead) {
+// o[nr][stride] = o * shrink[nr] + s[nr][n] * v[n][nv * VW], columns from i on
+ALWAYS void values(int dtype, int nr, int nv, float *o, const float *shrink, const float *s, const block_rows *b, int stride,
+                   int i, int n, lines_ahead *ahead) {
   vf acc[ATTN_ROWS][ATTN_VECS];
   UNROLL for (int r = 0; r < nr; r++) {
-    UNROLL for (int c = 0; c < nv; c++) acc[r][c] = vld(o + (size_t)r * (size_t)stride + i + c * VW);
+    UNROLL for (int c = 0; c < nv; c++) acc[r][c] = vld(o + (size_t)r * (size_t)stride + i + c * VW) * vset1(shrink[r]);
     if (value_pairs(dtype, nv)) {
       UNROLL for (int c = 0; c < nv; c += 2) part_pairs(&acc[r][c]);
     }
@@ -95,18 +95,20 @@ ALWAYS void values(int dtype, int nr, int nv, float *o, const float *s, const bl
 }
 
 // stride is a multiple of NV vectors.
-ALWAYS void all_values(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n, lines_ahead *ahead) {
+ALWAYS void all_values(int dtype, int nr, float *o, const float *shrink, const float *s, const block_rows *b, int stride, int n,
+                       lines_ahead *ahead) {
   int i = 0;
-  for (; i + ATTN_VECS * VW <= stride; i += ATTN_VECS * VW) values(dtype, nr, ATTN_VECS, o, s, b, stride, i, n, ahead);
-  for (; i < stride; i += NV * VW) values(dtype, nr, NV, o, s, b, stride, i, n, ahead);
+  for (; i + ATTN_VECS * VW <= stride; i += ATTN_VECS * VW) values(dtype, nr, ATTN_VECS, o, shrink, s, b, stride, i, n, ahead);
+  for (; i < stride; i += NV * VW) values(dtype, nr, NV, o, shrink, s, b, stride, i, n, ahead);
 }
 
-#define VALUES(dtype, nr) case nr: all_values(dtype, nr, o, s, b, stride, n, ahead); break;
+#define VALUES(dtype, nr) case nr: all_values(dtype, nr, o, shrink, s, b, stride, n, ahead); break;
 #define VALUES_F32(nr) VALUES(MSGL_F32, nr)
 #define VALUES_BF16(nr) VALUES(MSGL_BF16, nr)
 #define VALUES_F16(nr) VALUES(MSGL_F16, nr)
 #define VALUES_I8(nr) VALUES(MSGL_I8, nr)
-static void values_tile(int dtype, int nr, float *o, const float *s, const block_rows *b, int stride, int n, lines_ahead *ahead) {
+static void values_tile(int dtype, int nr, float *o, const float *shrink, const float *s, const block_rows *b, int stride, int n,
+                        lines_ahead *ahead) {
   switch (dtype) {
     case MSGL_BF16: switch (nr) { ATTN_TILES(VALUES_BF16) } return;
     case MSGL_F16: switch (nr) { ATTN_TILES(VALUES_F16) } return;

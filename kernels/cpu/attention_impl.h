@@ -21,6 +21,7 @@ typedef struct {
   float *q;                    // of each head, tiles of rows as their scores want them
   float *s;                    // [rows][32]
   float *max, *lanes, *o;      // of the chunk: [rows], [rows][16], [rows][stride]
+  float *shrink;               // [rows]: what o is to be multiplied by before the block's values are added
   float *all_max, *all_sum, *all_o;  // of the chunks so far
 } attn_state;
 
@@ -30,9 +31,9 @@ static attn_state attn_open(const msgl_job *job, int thread, int rows) {
   float *p = (float *)(job->own + (size_t)thread * job->own_bytes);
   attn_state st = {.group = op->i[0] / op->i[1], .d = op->i[2], .stride = (int)stride, .padded = (int)padded};
   st.rows = rows * st.group;
-  float **parts[] = {&st.keys, &st.v, &st.scales, &st.q, &st.s, &st.max, &st.lanes, &st.o, &st.all_max, &st.all_sum, &st.all_o};
+  float **parts[] = {&st.keys, &st.v, &st.scales, &st.q, &st.s, &st.max, &st.lanes, &st.o, &st.shrink, &st.all_max, &st.all_sum, &st.all_o};
   size_t sizes[] = {padded * BLOCK, BLOCK * stride, 2 * BLOCK, pairs * padded, pairs * BLOCK, pairs, pairs * LANES, pairs * stride,
-                    pairs,     pairs,          pairs * stride};
+                    pairs, pairs, pairs, pairs * stride};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     *parts[i] = p;
     p += (sizes[i] + 15) / 16 * 16;
@@ -48,6 +49,7 @@ ALWAYS attn_state head_state(attn_state st, int h) {
   st.s += first * BLOCK;
   st.max += first;
   st.lanes += first * LANES;
+  st.shrink += first;
   st.o += first * stride;
   st.all_max += first;
   st.all_sum += first;
@@ -82,44 +84,63 @@ static void load_queries(const attn_state *st, const msgl_op *op, int row, int h
   }
 }
 
-// Turns row r's scores into weights exp(s * scale - max), for the block's
-// positions [from, to), and rescales what the chunk has summed so far. The scales
-// of i8 values go into the weights, once those have been summed.
-static void soften(const attn_state *st, int r, int from, int to, float scale) {
+// The positions of a block that a row sees.
+typedef struct {
+  int from, to;
+} row_span;
+
+// A row's scores, where there are none -inf.
+ALWAYS void scaled_scores(const attn_state *st, const float *s, row_span seen, float scale, vf x[BLOCK / VW]) {
+  static const int32_t places[BLOCK] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+  UNROLL for (int i = 0; i < BLOCK / VW; i++) {
+    x[i] = vld(s + i * VW) * vset1(scale);
+    if (st->scales) x[i] *= vld(st->scales + i * VW);
+  }
+  if (seen.from == 0 && seen.to == BLOCK) return;
+  UNROLL for (int i = 0; i < BLOCK / VW; i++) {
+    vi place = (vi)vldu(places + i * VW), in = (place >= vset1i(seen.from)) & (place < vset1i(seen.to));
+    x[i] = (vf)(((vi)x[i] & in) | ((vi)vset1(-INFINITY) & ~in));
+  }
+}
+
+// Turns the scores of nr rows from r on into weights exp(s * scale - max). What the chunk has summed
+// so far is to be multiplied by the row's `shrink`; lanes are. The scales of i8 values go into the
+// weights, once those have been summed. Rows beside each other hide each other's latencies.
+ALWAYS void soften_rows(int nr, const attn_state *st, int r, const row_span seen[ATTN_ROWS], float scale) {
   enum { N = BLOCK / VW };
   float *s = st->s + (size_t)r * BLOCK, *lanes = st->lanes + (size_t)r * LANES;
-  vf x[N];
-  UNROLL for (int i = 0; i < N; i++) x[i] = vld(s + i * VW) * vset1(scale);
-  if (st->scales) {
-    UNROLL for (int i = 0; i < N; i++) x[i] *= vld(st->scales + i * VW);
+  vf x[ATTN_ROWS][N];
+  float most[VW] = {0}, base[VW];
+  UNROLL for (int j = 0; j < nr; j++) {
+    scaled_scores(st, s + j * BLOCK, seen[j], scale, x[j]);
+    vf m = x[j][0];
+    UNROLL for (int i = 1; i < N; i++) m = vmax(x[j][i], m);
+    most[j] = vec_max(m);
   }
-  if (from > 0 || to < BLOCK) {
-    UNROLL for (int i = 0; i < N; i++) vst(s + i * VW, x[i]);
-    for (int j = 0; j < from; j++) s[j] = -INFINITY;
-    for (int j = to; j < BLOCK; j++) s[j] = -INFINITY;
-    UNROLL for (int i = 0; i < N; i++) x[i] = vld(s + i * VW);
+  vf before = vld_part(st->max + r, nr), after = vmax(vld(most), before);
+  vf finite = (vf)((vi)after & (vi)(after > vset1(-INFINITY)));  // 0 where a row has seen nothing yet
+  vst(base, finite);
+  vst_part(st->max + r, after, nr);
+  vst_part(st->shrink + r, vexp(before - finite), nr);
+  UNROLL for (int j = 0; j < nr; j++) {
+    UNROLL for (int i = 0; i < N; i++) {
+      x[j][i] = vexp(x[j][i] - vset1(base[j]));
+      vst(s + j * BLOCK + i * VW, x[j][i]);
+    }
+    UNROLL for (int i = 0; i < NV; i++) {
+      float *lane = lanes + j * LANES + i * VW;
+      vst(lane, vld(lane) * vset1(st->shrink[r + j]) + (x[j][i] + x[j][i + NV]));
+    }
+    if (st->scales) {
+      UNROLL for (int i = 0; i < N; i++) vst(s + j * BLOCK + i * VW, x[j][i] * vld(st->scales + BLOCK + i * VW));
+    }
   }
-  vf most = x[0];
-  UNROLL for (int i = 1; i < N; i++) most = vmax(x[i], most);
-  float block_max = vec_max(most), old = st->max[r];
-  if (!(block_max > -INFINITY)) {  // nothing here for this row
-    UNROLL for (int i = 0; i < N; i++) vst(s + i * VW, vset1(0));
-    return;
-  }
-  if (block_max > old) {
-    float shrink = exp_one(old - block_max), *o = st->o + (size_t)r * (size_t)st->stride;
-    for (int i = 0; i < st->stride; i += VW) vst(o + i, vld(o + i) * vset1(shrink));
-    UNROLL for (int i = 0; i < NV; i++) vst(lanes + i * VW, vld(lanes + i * VW) * vset1(shrink));
-    st->max[r] = old = block_max;
-  }
-  UNROLL for (int i = 0; i < N; i++) {
-    x[i] = vexp(x[i] - vset1(old));
-    vst(s + i * VW, x[i]);
-  }
-  UNROLL for (int i = 0; i < NV; i++) vst(lanes + i * VW, vld(lanes + i * VW) + (x[i] + x[i + NV]));
-  if (st->scales) {
-    UNROLL for (int i = 0; i < N; i++) vst(s + i * VW, x[i] * vld(st->scales + BLOCK + i * VW));
-  }
+}
+
+#define SOFTEN(nr) case nr: soften_rows(nr, st, r, seen, scale); break;
+static void soften(const attn_state *st, int r, int nr, const row_span seen[ATTN_ROWS], float scale) {
+  switch (nr) { ATTN_TILES(SOFTEN) }
 }
 
 // The scores of nr rows from r on.
@@ -146,13 +167,14 @@ static void attend_block(const attn_state *st, const msgl_op *op, const msgl_att
   for (int r = first; r < st->rows; r += ATTN_ROWS) {
     int nr = (int)msgl_min(ATTN_ROWS, st->rows - r);
     score_rows(st, op->t[2].dtype, r, nr, b, ahead);
-    for (int i = r; i < r + nr; i++) {
-      int p = t->position + i / st->group;
-      int to = (int)msgl_max(0, msgl_min(BLOCK, p + 1 - start));
-      int from = window > 0 ? (int)msgl_min(to, msgl_max(0, p + 1 - window - start)) : 0;
-      soften(st, i, from, to, op->f[0]);
+    row_span seen[ATTN_ROWS];
+    for (int i = 0; i < nr; i++) {
+      int p = t->position + (r + i) / st->group;
+      seen[i].to = (int)msgl_max(0, msgl_min(BLOCK, p + 1 - start));
+      seen[i].from = window > 0 ? (int)msgl_min(seen[i].to, msgl_max(0, p + 1 - window - start)) : 0;
     }
-    values_tile(dtype, nr, st->o + (size_t)r * (size_t)st->stride, st->s + (size_t)r * BLOCK, b, st->stride,
+    soften(st, r, nr, seen, op->f[0]);
+    values_tile(dtype, nr, st->o + (size_t)r * (size_t)st->stride, st->shrink + r, st->s + (size_t)r * BLOCK, b, st->stride,
                 (int)msgl_min(BLOCK, end - start), ahead);
   }
 }

@@ -43,7 +43,7 @@ ALWAYS int stream_panels(int quant, int rows) { return rows == 1 && !quant ? 2 :
 enum {
   TILE_ROWS = 12,     // the most that any tile has
   LINE = 64,
-  AHEAD = 8192,       // bytes that a stream is prefetched ahead
+  AHEAD = 4096,       // bytes that a stream is prefetched ahead
   CHUNK = 8192,       // bytes of a panel that stay in L1 while the rows pass over them
 };
 

@@ -255,7 +255,7 @@ static int check_attention(const msgl_op *op) {
 // attention_impl.h's.
 static size_t attn_floats(size_t tile, size_t padded, size_t stride) {
   size_t block = MSGL_ATTN_BLOCK;
-  return tile * padded + padded * block + block * stride + 2 * block + tile * block + tile * (16 + 2 * stride + 4) + 64 * 11;
+  return tile * padded + padded * block + block * stride + 2 * block + tile * block + tile * (16 + 2 * stride + 4) + 64 * 12;
 }
 
 static int plan_attention(msgl_job *job, const msgl_op *op) {
