@@ -42,6 +42,7 @@ type engineFlags struct {
 	tensorParallel              positive
 	attention, moe, source      string
 	graphMaxBatch               int
+	graphBatches                []int
 	dummyWeight, disablePyNCCL  bool
 }
 
@@ -115,6 +116,7 @@ func (f *engineFlags) registerCompute(flags *pflag.FlagSet) {
 	flags.StringVar(&f.attention, "attention-backend", "auto", "auto, ours or fa: our own kernel, which is FlashAttention-style; fi: FlashInfer's (make flashinfer builds it); or a pair for prompts and decoding, of which the latter is used for both. A GPU refuses trtllm; a CPU has one kernel for all")
 	flags.StringVar(&f.moe, "moe-backend", "auto", "auto or fused; no effect in a CPU build")
 	flags.IntVar(&f.graphMaxBatch, "cuda-graph-max-bs", defaultGraphMaxBatch, "requests up to which a GPU gets a decoding batch as one CUDA graph; there are some for 1, 2, 4, 8, 16, 24, … requests, and others are padded; 0: none")
+	flags.IntSliceVar(&f.graphBatches, "cuda-graph-bs", nil, "those numbers of requests instead: 1,2,4,8")
 	flags.BoolVar(&f.disablePyNCCL, "disable-pynccl", false, "no effect: GPUs exchange by NCCL's own library, CPUs by none")
 }
 
@@ -139,7 +141,8 @@ func (f *engineFlags) forGPUs() []string {
 	var given []string
 	for name, is := range map[string]bool{
 		"--attention-backend": f.attention != "auto", "--moe-backend": f.moe != "auto",
-		"--cuda-graph-max-bs": f.graphMaxBatch != defaultGraphMaxBatch, "--disable-pynccl": f.disablePyNCCL,
+		"--cuda-graph-max-bs": f.graphMaxBatch != defaultGraphMaxBatch, "--cuda-graph-bs": len(f.graphBatches) > 0,
+		"--disable-pynccl": f.disablePyNCCL,
 	} {
 		if is {
 			given = append(given, name)
@@ -160,7 +163,7 @@ func (f *engineFlags) config(log *slog.Logger) llm.Config {
 		Model: f.model, ModelSource: f.source, DummyWeight: f.dummyWeight, DType: f.dtype, KVCacheDType: f.kvDType, Quantization: f.quantization, Device: f.device, TPSize: int(f.tensorParallel), Threads: int(f.threads),
 		MaxRunningReq: int(f.running), MaxSeqLenOverride: int(f.maxSeqLen), NumPageOverride: int(f.pages),
 		PageSize: int(f.pageSize), MaxExtendTokens: int(f.extend), MemoryRatio: f.memoryRatio,
-		AttentionBackend: f.attention, CUDAGraphMaxBS: &f.graphMaxBatch, CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
+		AttentionBackend: f.attention, CUDAGraphMaxBS: &f.graphMaxBatch, CUDAGraphBS: f.graphBatches, CacheType: f.cache, SchedulePolicy: f.policy, Admission: f.admission, MixedTokens: &f.mixed,
 		SpeculativeAlgorithm: f.speculation, SpeculativeDraftTokens: int(f.draftTokens),
 		DisableOverlap: f.disableOverlap, DisableJumpForward: f.disableJumpForward, Seed: &f.seed, ChatTemplate: f.chatTemplate, Logger: log,
 	}

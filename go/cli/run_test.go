@@ -193,6 +193,7 @@ func TestEngineFlags(t *testing.T) {
 		{"--model-path=~/m", with(func(c *llm.Config) { c.Model = "~/m" })},
 		{"--cache naive --tp 1", with(func(c *llm.Config) { c.CacheType = "naive" })},
 		{"--tp-size=1 --attn auto --graph 0 --moe auto", with(func(c *llm.Config) { c.CUDAGraphMaxBS = new(0) })},
+		{"--cuda-graph-bs 1,8", with(func(c *llm.Config) { c.CUDAGraphBS = []int{1, 8} })},
 		{"--num-pages 64 --page-size 16", with(func(c *llm.Config) { c.NumPageOverride, c.PageSize = 64, 16 })},
 		{"--tp 2", with(func(c *llm.Config) { c.TPSize = 2 })},
 		{"--max-prefill 32", with(func(c *llm.Config) { c.MaxExtendTokens = 32 })},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/minisgl/minisgl/go/internal/core"
@@ -33,6 +34,7 @@ type Config struct {
 	Admission          string       `json:"admission"`            // pages to reserve: optimistic (default), conservative (for all of max_tokens)
 	AttentionBackend   string       `json:"attention_backend"`    // auto (default), ours or fa: our own kernel, which is FlashAttention-style; fi: FlashInfer's, of the library that make flashinfer builds; trtllm: GPUs refuse it; or a pair for prompts and decoding, of which the latter is used for both. CPUs have one kernel for all
 	CUDAGraphMaxBS     *int         `json:"cuda_graph_max_bs"`    // requests up to which a GPU gets a decoding batch as one CUDA graph, padded to 1, 2, 4, or a multiple of 8; 0: none; default 256
+	CUDAGraphBS        []int        `json:"cuda_graph_bs"`        // the numbers of requests to pad to, instead of those up to CUDAGraphMaxBS
 	MixedTokens        *int         `json:"mixed_prefill_tokens"` // prompt tokens beside decoding requests in a batch, 0: prompts run alone; default 128
 	DisableOverlap     bool         `json:"disable_overlap"`      // plan a batch only when the one before is done; also by MINISGL_DISABLE_OVERLAP_SCHEDULING=1
 	DisableJumpForward bool         `json:"disable_jump_forward"` // sample also the tokens that a grammar forces, one by one; they are the same
@@ -127,6 +129,8 @@ func (c Config) validate() error {
 		return core.Invalid("admission", "must be optimistic or conservative, got %q", c.Admission)
 	case *c.CUDAGraphMaxBS < 0 || *c.CUDAGraphMaxBS > maxGraphBS:
 		return core.Invalid("cuda_graph_max_bs", "must be 0 (off) to %d, got %d", maxGraphBS, *c.CUDAGraphMaxBS)
+	case slices.ContainsFunc(c.CUDAGraphBS, func(n int) bool { return n < 1 || n > maxGraphBS }):
+		return core.Invalid("cuda_graph_bs", "must be numbers from 1 to %d, got %v", maxGraphBS, c.CUDAGraphBS)
 	case *c.MixedTokens < 0:
 		return core.Invalid("mixed_prefill_tokens", "must be 0 (off) or more, got %d", *c.MixedTokens)
 	case c.TPSize < 1 || c.TPSize > maxTPSize:

@@ -100,6 +100,7 @@ func testCUDAMetamorphic(t *testing.T, model, backend string) {
 		func(c *llm.Config) { c.CUDAGraphMaxBS, c.MaxRunningReq, c.PageSize = new(4), 6, 16 },
 		func(c *llm.Config) { c.CUDAGraphMaxBS, c.DisableOverlap, c.MaxExtendTokens = new(4), true, 16 },
 		func(c *llm.Config) { c.CUDAGraphMaxBS, c.NumPageOverride, c.MixedTokens = new(8), 70, new(5) },
+		func(c *llm.Config) { c.CUDAGraphBS = []int{3, 1} },
 		func(c *llm.Config) { c.TPSize = 2 },
 		func(c *llm.Config) { c.TPSize, c.CUDAGraphMaxBS, c.PageSize = 2, new(4), 16 },
 	} {

@@ -169,9 +169,17 @@ func (m *loaded) engineConfig(cfg Config, mc model.Config) engine.Config {
 		MaxSeqLen: seqLen, RopeLength: seqLen, Vocab: min(mc.VocabSize, m.tok.VocabSize()),
 	}
 	if m.gpus {
-		ec.GraphRows = *cfg.CUDAGraphMaxBS
+		ec.GraphSizes = cfg.graphSizes()
 	}
 	return ec
+}
+
+// graphSizes are the numbers of requests of decoding batches that a GPU has graphs for.
+func (c Config) graphSizes() []int {
+	if len(c.CUDAGraphBS) > 0 {
+		return c.CUDAGraphBS
+	}
+	return engine.GraphSizes(*c.CUDAGraphMaxBS)
 }
 
 var typeNames = map[ops.DType]string{ops.F32: "float32", ops.BF16: "bfloat16", ops.F16: "float16", ops.I8: "int8", ops.F8: "fp8"}
@@ -244,7 +252,7 @@ func (m *loaded) openDevices(cfg Config, mc model.Config) error {
 		m.info.Device, m.info.Threads = "ref", cfg.TPSize
 		return nil
 	case "auto", "cuda":
-		devs, name, err := openGPUs(cfg.TPSize, *cfg.CUDAGraphMaxBS)
+		devs, name, err := openGPUs(cfg.TPSize, slices.Max(append(cfg.graphSizes(), 0)))
 		if err == nil {
 			m.devs, m.gpus, m.info.Device, m.info.Threads = devs, true, fmt.Sprintf("cuda (%s)", name), cfg.TPSize
 			return cfg.useAttention(mc, devs)

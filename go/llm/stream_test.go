@@ -237,7 +237,7 @@ func equal(a, b []int32) bool {
 func TestConfigErrors(t *testing.T) {
 	for field, cfg := range map[string]llm.Config{
 		"model_path": {}, "dtype": {Model: "x", DType: "int3"}, "page_size": {Model: "x", PageSize: 257},
-		"cache_type": {Model: "x", CacheType: "lru"}, "memory_ratio": {Model: "x", MemoryRatio: 1.5}, "cuda_graph_max_bs": {Model: "x", CUDAGraphMaxBS: new(4096)},
+		"cache_type": {Model: "x", CacheType: "lru"}, "memory_ratio": {Model: "x", MemoryRatio: 1.5}, "cuda_graph_max_bs": {Model: "x", CUDAGraphMaxBS: new(4096)}, "cuda_graph_bs": {Model: "x", CUDAGraphBS: []int{1, 0}},
 		"attention_backend": {Model: "x", AttentionBackend: "fa,xformers"}, "kv_cache_dtype": {Model: tinyModel, KVCacheDType: "fp8", Device: "cpu"},
 		"quantization": {Model: tinyModel, Quantization: "fp8", Device: "cpu"},
 	} {

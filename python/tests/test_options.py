@@ -13,7 +13,7 @@ from minisgl.llm.options import dtype_name, engine_options
 
 def test_options_pass_under_the_engines_names() -> None:
     options = {"max_running_req": 4, "cache_type": "naive", "use_dummy_weight": True, "model_source": "modelscope"}
-    options |= {"attention_backend": "fa,fi", "cuda_graph_max_bs": 0}
+    options |= {"attention_backend": "fa,fi", "cuda_graph_max_bs": 0, "cuda_graph_bs": [1, 2, 4]}
     options |= {"speculative_algorithm": "ngram", "speculative_num_draft_tokens": 4, "disable_jump_forward": True}
     got = engine_options("m", "float32", options)
     assert got == {"model_path": "m", "dtype": "float32", **options}
@@ -40,7 +40,6 @@ def test_a_path_object_is_a_model_path() -> None:
 def test_mini_sglangs_neutral_values_are_taken() -> None:
     neutral = {
         "moe_backend": "fused",
-        "cuda_graph_bs": [1, 2, 4],
         "distributed_timeout": 60.0,
         "use_pynccl": True,
         "offline_mode": True,
@@ -57,6 +56,8 @@ def test_mini_sglangs_neutral_values_are_taken() -> None:
         ("moe_backend", "deepep"),
         ("tp_info", object()),
         ("cuda_graph_max_bs", -1),
+        ("cuda_graph_bs", [1, 0]),
+        ("cuda_graph_bs", []),
         ("distributed_timeout", 0),
         ("max_running_req", 0),
         ("page_size", -1),

@@ -123,7 +123,7 @@ func testCUDAGraphs(t *testing.T, model string, prepare func(*cuda.Device)) {
 		dev.UseGraphs(rows)
 		prepare(dev)
 		f := newFew(t, filepath.Join(tiny, model), Config{
-			DType: ops.BF16, KVDType: ops.BF16, Quantization: Dequantized, PageSize: 8, NumPages: 30, MaxRunning: 4, MaxExtendTokens: 64, GraphRows: rows,
+			DType: ops.BF16, KVDType: ops.BF16, Quantization: Dequantized, PageSize: 8, NumPages: 30, MaxRunning: 4, MaxExtendTokens: 64, GraphSizes: GraphSizes(rows),
 		}, dev)
 		f.start([]int32{1, 2, 3}, []int32{4, 5, 6, 7, 8, 9, 10, 11, 12}, []int32{13})
 		before := dev.GraphLaunches()
@@ -153,7 +153,7 @@ func TestCUDARanks(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d/%d", name, ranks, rows), func(t *testing.T) {
 					devs := cudaRanks(t, ranks, rows)
 					f := newFew(t, filepath.Join(tiny, name), Config{
-						DType: ops.BF16, KVDType: ops.BF16, Quantization: Dequantized, PageSize: 8, NumPages: 30, MaxRunning: 4, MaxExtendTokens: 32, GraphRows: rows,
+						DType: ops.BF16, KVDType: ops.BF16, Quantization: Dequantized, PageSize: 8, NumPages: 30, MaxRunning: 4, MaxExtendTokens: 32, GraphSizes: GraphSizes(rows),
 					}, devs...)
 					f.start([]int32{1, 2, 3}, []int32{4, 5, 6, 7, 8, 9, 10, 11, 12}, []int32{13})
 					for range 6 {
@@ -200,7 +200,7 @@ func cudaRanks(t *testing.T, n, rows int) (devs []device.Device) {
 // the largest batch leave of the share that it may use.
 func TestCUDAPages(t *testing.T) {
 	const memory, ratio = 3 << 20, 0.75
-	base := Config{DType: ops.F32, KVDType: ops.F32, PageSize: 16, MaxRunning: 64, MaxExtendTokens: 64, MemoryRatio: ratio, GraphRows: 2}
+	base := Config{DType: ops.F32, KVDType: ops.F32, PageSize: 16, MaxRunning: 64, MaxExtendTokens: 64, MemoryRatio: ratio, GraphSizes: GraphSizes(2)}
 	path := filepath.Join(tiny, "llama-tied")
 	dev := cudaOf(t, memory)
 	f := newFew(t, path, base, dev)

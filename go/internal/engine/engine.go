@@ -24,7 +24,7 @@ type Config struct {
 	PageSize        int
 	NumPages        int     // 0, on devices with memory of their own: what MemoryRatio of that has room for
 	MemoryRatio     float64 // share of the devices' free memory for weights, activations and pages
-	GraphRows       int     // requests of a decoding batch up to which the device gets it as a graph: it is padded to one of a few sizes
+	GraphSizes      []int   // numbers of requests to which decoding batches are padded, so that the device gets them as graphs; empty: none are
 	MaxRunning      int     // requests of a batch; rows of the table of last tokens
 	MaxDraft        int     // guessed tokens of a batch, see core.Seq
 	MaxExtendTokens int     // tokens of a prefill batch

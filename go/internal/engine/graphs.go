@@ -16,9 +16,9 @@ import (
 // graphs: most sequences fit, so their lists repeat while they grow.
 const graphPositions = 2048
 
-// graphSizes are the numbers of requests for which there are graphs: 1, 2, 4, multiples
-// of 8, and most, the largest.
-func graphSizes(most int) []int {
+// GraphSizes are numbers of requests for which to have graphs: 1, 2, 4, multiples of 8,
+// and most, the largest.
+func GraphSizes(most int) []int {
 	var sizes []int
 	for _, n := range []int{1, 2, 4} {
 		if n < most {
@@ -34,8 +34,15 @@ func graphSizes(most int) []int {
 	return sizes
 }
 
-// graphRows is the largest batch for which there is a graph; 0 if there are none.
-func (c Config) graphRows() int { return min(c.GraphRows, c.MaxRunning) }
+// graphSizes are the sizes that a batch can have, ascending.
+func (c Config) graphSizes() []int {
+	var sizes []int
+	for _, n := range c.GraphSizes {
+		sizes = append(sizes, min(n, c.MaxRunning))
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
 
 // padded is the number of requests that a batch of n decoding ones is padded to: n
 // itself where no graph is so large.
@@ -68,7 +75,7 @@ func nobody(page int) *core.Req {
 // of inputs: what comes the second time, the device captures. The largest are first, so
 // that the smaller ones find all memory there.
 func (e *Engine) makeGraphs() error {
-	for _, n := range slices.Backward(graphSizes(e.cfg.graphRows())) {
+	for _, n := range slices.Backward(e.cfg.graphSizes()) {
 		b := &core.Batch{Phase: core.Decode, Tokens: n}
 		for range n {
 			b.Seqs = append(b.Seqs, core.Seq{Req: nobody(e.cfg.NumPages), End: 1, Sample: true})

@@ -12,14 +12,19 @@ func TestGraphSizes(t *testing.T) {
 	}{
 		{0, nil}, {1, []int{1}}, {2, []int{1, 2}}, {5, []int{1, 2, 4, 5}}, {8, []int{1, 2, 4, 8}}, {20, []int{1, 2, 4, 8, 16, 20}}, {32, []int{1, 2, 4, 8, 16, 24, 32}},
 	} {
-		if got := graphSizes(c.most); !slices.Equal(got, c.want) {
+		if got := GraphSizes(c.most); !slices.Equal(got, c.want) {
 			t.Errorf("up to %d: %v, want %v", c.most, got, c.want)
 		}
 	}
-	sizes := graphSizes(20)
+	sizes := GraphSizes(20)
 	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 5: 8, 17: 20, 20: 20, 21: 21, 100: 100} {
 		if got := padded(sizes, n); got != want {
 			t.Errorf("%d requests are padded to %d, want %d", n, got, want)
+		}
+	}
+	for _, c := range []struct{ sizes, want []int }{{nil, nil}, {[]int{8, 1, 3}, []int{1, 3, 8}}, {[]int{1, 16, 32, 64}, []int{1, 16, 20}}} {
+		if got := (Config{MaxRunning: 20, GraphSizes: c.sizes}).graphSizes(); !slices.Equal(got, c.want) {
+			t.Errorf("%v for 20 requests: %v, want %v", c.sizes, got, c.want)
 		}
 	}
 	if got := padded(nil, 3); got != 3 {

@@ -77,7 +77,7 @@ func (r *rank) allocateCache(cfg Config) error {
 		r.populate = newPopulater(r)
 	}
 	for _, in := range r.sets {
-		in.padTo(graphSizes(cfg.graphRows()), cfg)
+		in.padTo(cfg.graphSizes(), cfg)
 	}
 	return a.err
 }
@@ -105,7 +105,7 @@ func (c Config) maxRows() int {
 func (c Config) pagesOf(tokens int) int { return (tokens + c.PageSize - 1) / c.PageSize }
 
 // sparePages is the number of pages behind those that requests have: one for padding.
-func (c Config) sparePages() int { return min(c.graphRows(), 1) }
+func (c Config) sparePages() int { return min(len(c.GraphSizes), 1) }
 
 // record lets the model record its operations for the filled inputs, and what
 // becomes of its logits: first those of the prompts' tokens, a block at a time,

@@ -6,6 +6,11 @@ import argparse
 from typing import Any
 
 
+def batch_sizes(text: str) -> list[int]:
+    """Reads numbers with commas between them."""
+    return [int(size) for size in text.split(",")]
+
+
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of an engine; ``engine_arguments`` reads them."""
     add = parser.add_argument_group("engine").add_argument
@@ -55,6 +60,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     add("--attention-backend", "--attn", default="auto", help="of a GPU: ours, fa, fi or a pair")
     add("--moe-backend", default="auto", help="of a GPU")
     add("--cuda-graph-max-bs", "--graph", type=int, help="of a GPU; 0: no graphs")
+    add("--cuda-graph-bs", type=batch_sizes, metavar="N,N", help="those numbers of requests instead: 1,2,4,8")
     add("--disable-pynccl", dest="use_pynccl", action="store_false", default=True, help="of several GPUs")
     add("--dummy-weight", dest="use_dummy_weight", action="store_true", default=None, help="random weights")
 
@@ -91,6 +97,7 @@ _NAMES = (
     "attention_backend",
     "moe_backend",
     "cuda_graph_max_bs",
+    "cuda_graph_bs",
     "use_pynccl",
     "use_dummy_weight",
 )

@@ -98,13 +98,12 @@ def _one_rank(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be None or have size 1: one process runs all ranks, use tp_size; got {value!r}")
 
 
-def _batch_sizes(name: str, value: Any) -> None:
-    if value is None:
-        return
+def _batch_sizes(name: str, value: Any) -> list[int]:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{name} must be a list of batch sizes or None, got {value!r}")
-    for size in value:
-        _positive(name, size)
+    if not value:
+        raise ValueError(f"{name} must be at least one size; cuda_graph_max_bs=0 is for no graphs")
+    return [_positive(name, size) for size in value]
 
 
 def _seconds(name: str, value: Any) -> None:
@@ -138,13 +137,13 @@ _PASSED: dict[str, Check] = {
     "chat_template": _name,
     "attention_backend": _attention,
     "cuda_graph_max_bs": _not_negative,
+    "cuda_graph_bs": _batch_sizes,
 }
 
-# mini-sglang's names for what has no effect here: hints about the sizes of CUDA graphs and
-# about several ranks, which can't change a result, and choices of which only one exists.
+# mini-sglang's names for what has no effect here: hints about several ranks,
+# which can't change a result, and choices of which only one exists.
 _WITHOUT_EFFECT: dict[str, Check] = {
     "moe_backend": _moe,
-    "cuda_graph_bs": _batch_sizes,
     "distributed_timeout": _seconds,
     "use_pynccl": as_bool,
     "offline_mode": as_bool,
