@@ -2,6 +2,7 @@ package ablation
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -93,7 +94,7 @@ func (c *config) configurations() (list []*configuration, missing []string, err 
 			continue
 		}
 		for _, change := range o.changes(c) {
-			if change.cfg == base.cfg {
+			if reflect.DeepEqual(change.cfg, base.cfg) {
 				missing = append(missing, change.name+": the baseline has it")
 				continue
 			}
