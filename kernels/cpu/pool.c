@@ -3,7 +3,9 @@
 // A phase is over when its items are done, whoever did them: the thread that
 // finishes the last one prepares the next phase. A thread that comes late, or that
 // the system has put aside, is not waited for unless it holds an item; so another
-// busy process costs its share of the cores and not a time slice at every phase.
+// busy process costs its share of the cores and not a time slice at every phase. So
+// that the system does not put it aside with an item, a thread offers its core
+// between phases, more often than the system takes it.
 // A waiting thread spins for a bounded time and then sleeps: nothing spins while
 // the pool is idle, and a machine with more threads than cores makes progress.
 #define _GNU_SOURCE
@@ -15,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPIN_NS = 50000, SPINS_PER_LOOK = 64, MAX_THREADS = 1024 };
+enum { SPIN_NS = 50000, OFFER_NS = 1500000, SPINS_PER_LOOK = 64, MAX_THREADS = 1024 };
 
 struct msgl_worker {
   msgl_pool *pool;
@@ -149,9 +151,19 @@ static uint32_t advance(msgl_pool *p, uint32_t turn) {
   }
 }
 
+// Lets another process have the core if this thread has had it since `since`, for long. Returns
+// since when it has had it now.
+static int64_t offer_core(int64_t since) {
+  if (msgl_now_ns() - since < OFFER_NS) return since;
+  sched_yield();
+  return msgl_now_ns();
+}
+
 // Runs phases until there is nothing to do.
 static uint32_t work(msgl_pool *p, int thread, uint32_t turn) {
+  int64_t since = msgl_now_ns();
   while (turn % 2 == 0 && !atomic_load(&p->quit)) {
+    since = offer_core(since);
     if (run_phase(p, thread, turn)) {
       turn = advance(p, turn);
       publish(p, turn);
