@@ -252,7 +252,7 @@ func (m *loaded) openDevices(cfg Config, mc model.Config) error {
 		m.info.Device, m.info.Threads = "ref", cfg.TPSize
 		return nil
 	case "auto", "cuda":
-		devs, name, err := openGPUs(cfg.TPSize, slices.Max(append(cfg.graphSizes(), 0)))
+		devs, name, err := openGPUs(cfg.TPSize, slices.Max(append([]int{0}, cfg.graphSizes()...)))
 		if err == nil {
 			m.devs, m.gpus, m.info.Device, m.info.Threads = devs, true, fmt.Sprintf("cuda (%s)", name), cfg.TPSize
 			return cfg.useAttention(mc, devs)

@@ -109,6 +109,7 @@ ALWAYS void scaled_scores(const attn_state *st, const float *s, row_span seen, f
 // weights, once those have been summed. Rows beside each other hide each other's latencies.
 ALWAYS void soften_rows(int nr, const attn_state *st, int r, const row_span seen[ATTN_ROWS], float scale) {
   enum { N = BLOCK / VW };
+  _Static_assert(ATTN_ROWS <= VW, "a vector holds a value of each row");
   float *s = st->s + (size_t)r * BLOCK, *lanes = st->lanes + (size_t)r * LANES;
   vf x[ATTN_ROWS][N];
   float most[VW] = {0}, base[VW];
